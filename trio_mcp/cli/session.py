@@ -1,0 +1,124 @@
+"""What the client commands share: the target, the run, the interrupt, the names that a server has."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import click
+import orjson
+import trio
+
+from .. import Client, StdioCommand, open_client
+
+__all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
+
+
+def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[StdioCommand, list[str]]:
+    """The server, and the words that remain: its command stands behind `--`, or the first word is a Python file.
+
+    Raises:
+        click.UsageError: there is neither.
+    """
+    rest = list(words)
+    if behind is not None:
+        if not behind:
+            raise click.UsageError("nothing behind --; expected the command of a server")
+        return StdioCommand(behind, on_stderr=_relay), rest
+    if not rest:
+        raise click.UsageError("missing TARGET: a Python file with a server in it, or a command behind --")
+    target = rest.pop(0)
+    if "://" in target:
+        raise click.UsageError(f"TARGET {target!r} is a URL; this version connects to Python files and commands")
+    path = target.partition(".py:")[0] + ".py" if ".py:" in target else target
+    if not os.path.isfile(path):
+        raise click.UsageError(f"there is no file {path!r}; TARGET is a Python file, or a command behind --")
+    return StdioCommand([sys.executable, "-m", "trio_mcp", "serve", target], on_stderr=_relay), rest
+
+
+def _relay(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def run_client(target: StdioCommand, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+    """Open a client and do the work. An interrupt cancels it, and that reaches the server.
+
+    Args:
+        target: The server.
+        what: What an interrupt stops, for the message.
+        work: Returns the exit status.
+    """
+    return trio.run(_run, target, what, work)
+
+
+async def _run(target: StdioCommand, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+    outcome: list[int | Exception] = []
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            # Carried out of the nursery by hand, so that it does not come out as a group.
+            try:
+                async with open_client(target, name="trio-mcp-cli") as client:
+                    outcome.append(await work(client))
+            except Exception as exc:
+                outcome.append(exc)
+            nursery.cancel_scope.cancel()
+    if not outcome:
+        click.echo(f"trio-mcp: interrupted; the server was told to stop {what}", err=True)
+        return 130
+    if isinstance(outcome[-1], Exception):
+        raise outcome[-1]
+    return outcome[-1]
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> click.ClickException:
+    """The error for a name that the server does not have: it says what there is. The exit status is that of wrong usage."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    error = click.ClickException(f"no {what} named {name!r}{hint}. There is: {', '.join(names) or 'none at all'}")
+    error.exit_code = 2
+    return error
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON value, indented."""
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def type_name(schema: Any) -> str:
+    """A short name for what a JSON Schema accepts: `integer`, `string or null`, `"a" or "b"`."""
+    if not isinstance(schema, dict):
+        return "any"
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    if "enum" in schema and isinstance(schema["enum"], list):
+        return " or ".join(orjson.dumps(value).decode() for value in schema["enum"])
+    if isinstance(kind, str):
+        items = schema.get("items")
+        return f"array of {type_name(items)}" if kind == "array" and items else kind
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return " or ".join(dict.fromkeys(type_name(arm) for arm in schema[key]))
+    reference = schema.get("$ref")
+    return reference.rpartition("/")[2] if isinstance(reference, str) else "any"
+
+
+def signature_of(schema: dict[str, Any]) -> str:
+    """The arguments of an input schema on one line; optional ones in brackets."""
+    required = schema.get("required") or []
+    parts = []
+    for name, item in (schema.get("properties") or {}).items():
+        text = f"{name}: {type_name(item)}"
+        parts.append(text if name in required else f"[{text}]")
+    return ", ".join(parts)

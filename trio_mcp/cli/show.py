@@ -1,0 +1,47 @@
+"""Showing results to a person."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import click
+
+from .. import Audio, ContentBlock, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
+
+__all__ = ["block_text", "show_blocks", "show_contents"]
+
+
+def block_text(block: ContentBlock) -> str:
+    """One content block on a terminal."""
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Image | Audio):
+        kind = "image" if isinstance(block, Image) else "audio"
+        return f"[{kind} {block.mime_type}, {len(block.data)} bytes]"
+    if isinstance(block, ResourceLink):
+        return f"[link {block.uri}: {block.description or block.title or block.name}]"
+    assert isinstance(block, EmbeddedResource)
+    contents = block.resource
+    if isinstance(contents.data, str):
+        return contents.data
+    return f"[resource {contents.uri} {contents.mime_type or ''}, {len(contents.data)} bytes]"
+
+
+def show_blocks(blocks: Iterable[ContentBlock], *, err: bool = False) -> None:
+    """Print content blocks."""
+    for block in blocks:
+        click.echo(block_text(block), err=err)
+
+
+def show_contents(contents: Iterable[ResourceContents]) -> None:
+    """Print what resources hold: text as text; bytes as they are, but not onto a terminal."""
+    for item in contents:
+        if isinstance(item.data, str):
+            click.echo(item.data)
+        elif sys.stdout.isatty():
+            click.echo(f"[{item.uri} {item.mime_type or ''}, {len(item.data)} bytes; redirect the output to keep them]")
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(item.data)
+            sys.stdout.buffer.flush()

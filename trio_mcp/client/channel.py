@@ -1,0 +1,58 @@
+"""What a client needs of a transport."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["Channel", "Listener", "LogCallback", "ProgressCallback"]
+
+ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Called with the progress, the total or None, and the message or None. Plain or async."""
+
+LogCallback = Callable[[str, Any, str | None], Awaitable[None] | None]
+"""Called with the level, the data and the name of the logger or None. Plain or async."""
+
+
+class Listener:
+    """What the caller wants to hear while a call is under way. The callbacks run in the caller's own task."""
+
+    __slots__ = ("log", "log_level", "progress")
+
+    def __init__(
+        self, progress: ProgressCallback | None = None, log: LogCallback | None = None, log_level: str = "info"
+    ) -> None:
+        self.progress = progress
+        self.log = log
+        self.log_level = log_level
+
+
+class Channel(ABC):
+    """One way to one server. Requests may overlap."""
+
+    @abstractmethod
+    async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
+        """Send a request and return its result.
+
+        Cancelling this cancels the request on the server, in the way of the transport.
+
+        Args:
+            method: Its method.
+            params: Its parameters with their `_meta`; the channel adds the progress token if progress is wanted.
+            listener: Callbacks.
+
+        Raises:
+            ProtocolError: the server answered with an error.
+            ConnectionClosed: the connection ended first.
+        """
+
+    @property
+    @abstractmethod
+    def peer(self) -> str:
+        """What the server is, for error messages: a command, a URL, a name."""
+
+    @property
+    def note(self) -> str:
+        """Anything odd that was received and may explain a missing answer; empty if there was nothing."""
+        return ""

@@ -1,0 +1,287 @@
+"""`Client`: what a program calls a server with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import trio
+
+from ..errors import (
+    InvalidParams,
+    InvalidRequest,
+    InvalidResponse,
+    LegacyServer,
+    MethodNotFound,
+    RequestTimeout,
+    ToolError,
+    UnsupportedVersion,
+)
+from ..limits import Limits
+from ..protocol.jsontext import find_unwritable
+from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
+from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, complete, require
+from ..protocol.revisions import LATEST
+from .channel import Channel, Listener, LogCallback, ProgressCallback
+from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+
+__all__ = ["Client"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """One server, as a program calls it. Made by `open_client`; calls may overlap freely.
+
+    Every call may be cancelled: leaving a cancel scope around it stops the work on the server. Every call takes a
+    `timeout` in seconds; without one `limits.client_timeout` counts.
+
+    Attributes:
+        server_info: What the server says it is (`name`, `version`, …); empty when it does not.
+        capabilities: What it can do.
+        instructions: How it wants to be used, or None.
+        protocol_version: The revision in use.
+        limits: Bounds.
+    """
+
+    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits) -> None:
+        self._channel = channel
+        self._info = info
+        self.limits = limits
+        self.server_info: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self.protocol_version = LATEST
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._channel.peer}>"
+
+    @property
+    def peer(self) -> str:
+        """What the client is connected to: a command, a URL or a name."""
+        return self._channel.peer
+
+    # -- the general form
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        meta: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Send any request; return its complete result as it came.
+
+        Args:
+            method: The method.
+            params: Its parameters, without the `_meta` that every request has.
+            timeout: Seconds to wait for the answer.
+            on_progress: Called with progress, total, message; plain or async, in this task.
+            on_log: Called with level, data, logger. The server sends nothing without it. On stdio a log line does not
+                say which call it belongs to: every call under way that asked for lines of its level hears it.
+            log_level: The least severe level to ask for.
+            meta: More members for `_meta`, for instance `traceparent`.
+
+        Raises:
+            ProtocolError: the server answered with an error; the class tells which.
+            RequestTimeout: no answer in time. The server is told to stop.
+            ConnectionClosed: the connection ended.
+            InvalidResponse: the answer is not a complete result.
+            ValueError: the parameters are not JSON.
+        """
+        if log_level not in LOG_LEVELS:
+            raise ValueError(f"log_level: no level {log_level!r}; the levels are {', '.join(LOG_LEVELS)}")
+        bad = find_unwritable(params) if params else None
+        if bad:
+            raise ValueError(f"{method}: the parameters cannot be sent: {bad}")
+        message = dict(params) if params else {}
+        message["_meta"] = request_meta(
+            self._info, {}, self.protocol_version, log_level=log_level if on_log else None, extra=meta
+        )
+        seconds = self.limits.client_timeout if timeout is None else timeout
+        with trio.move_on_after(seconds) as scope:
+            result = await self._channel.call(method, message, Listener(on_progress, on_log, log_level))
+        if scope.cancelled_caught:
+            note = self._channel.note
+            raise RequestTimeout(
+                f"{method}: no answer from {self._channel.peer} within {seconds:g} s{f'; {note}' if note else ''}"
+            )
+        return complete(result, method)
+
+    async def discover(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """Ask the server who it is (server/discover). `open_client` has done so already.
+
+        Raises:
+            LegacyServer: it does not speak a revision that this client speaks.
+        """
+        try:
+            result = await self.request("server/discover", timeout=timeout)
+        except UnsupportedVersion as exc:
+            supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
+            raise LegacyServer(f"{self.peer} speaks {supported or 'other revisions'}, not {LATEST}") from exc
+        except (MethodNotFound, InvalidParams, InvalidRequest) as exc:
+            raise LegacyServer(
+                f"{self.peer} does not know server/discover, so it speaks only revisions before {LATEST}: {exc}"
+            ) from exc
+        versions = require(result, "supportedVersions", list, "server/discover")
+        if LATEST not in versions:
+            raise LegacyServer(f"{self.peer} speaks {', '.join(map(str, versions))}, not {LATEST}")
+        self.capabilities = require(result, "capabilities", dict, "server/discover")
+        instructions = result.get("instructions")
+        self.instructions = instructions if isinstance(instructions, str) else None
+        info = (result.get("_meta") or {}).get(SERVER_INFO)
+        self.server_info = info if isinstance(info, dict) else {}
+        return result
+
+    # -- tools
+
+    async def list_tools(self, *, timeout: float | None = None) -> list[ToolInfo]:
+        """All tools, over all pages. Empty when the server has none.
+
+        Raises:
+            MCPError: as for `request`.
+        """
+        return await self._list("tools/list", "tools", "tools", ToolInfo.from_wire, timeout)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        raise_on_error: bool = False,
+        meta: dict[str, Any] | None = None,
+    ) -> CallToolResult:
+        """Call a tool.
+
+        Args:
+            name: Its name.
+            arguments: By name, JSON values.
+            timeout: As for `request`, and so are the callbacks, `log_level` and `meta`.
+            on_progress: Hears progress.
+            on_log: Hears log lines.
+            log_level: The least severe level to ask for.
+            raise_on_error: Raise `ToolError` for a result with `isError`, instead of returning it.
+            meta: More members for `_meta`.
+
+        Raises:
+            ToolError: with the text of the failed result, if asked for.
+            MCPError: as for `request`.
+        """
+        result = await self.request(
+            "tools/call",
+            {"name": name, "arguments": arguments or {}},
+            timeout=timeout,
+            on_progress=on_progress,
+            on_log=on_log,
+            log_level=log_level,
+            meta=meta,
+        )
+        answer = CallToolResult.from_wire(result)
+        if answer.is_error and raise_on_error:
+            raise ToolError(answer.text or f"tool {name!r} failed")
+        return answer
+
+    # -- resources
+
+    async def list_resources(self, *, timeout: float | None = None) -> list[ResourceInfo]:
+        """All resources with a fixed URI. Empty when the server has none."""
+        return await self._list("resources/list", "resources", "resources", ResourceInfo.from_wire, timeout)
+
+    async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplateInfo]:
+        """All resource templates. Empty when the server has none."""
+        return await self._list(
+            "resources/templates/list", "resources", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
+        )
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        meta: dict[str, Any] | None = None,
+    ) -> ReadResourceResult:
+        """Read a resource. The arguments are those of `request`.
+
+        Raises:
+            InvalidParams: there is no such resource.
+            MCPError: as for `request`.
+        """
+        result = await self.request(
+            "resources/read",
+            {"uri": uri},
+            timeout=timeout,
+            on_progress=on_progress,
+            on_log=on_log,
+            log_level=log_level,
+            meta=meta,
+        )
+        return ReadResourceResult.from_wire(result)
+
+    # -- prompts
+
+    async def list_prompts(self, *, timeout: float | None = None) -> list[PromptInfo]:
+        """All prompts. Empty when the server has none."""
+        return await self._list("prompts/list", "prompts", "prompts", PromptInfo.from_wire, timeout)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        meta: dict[str, Any] | None = None,
+    ) -> GetPromptResult:
+        """Get a prompt. Its arguments are texts; the others are those of `request`.
+
+        Raises:
+            InvalidParams: there is no such prompt, or an argument is wrong.
+            MCPError: as for `request`.
+        """
+        result = await self.request(
+            "prompts/get",
+            {"name": name, "arguments": arguments or {}},
+            timeout=timeout,
+            on_progress=on_progress,
+            on_log=on_log,
+            log_level=log_level,
+            meta=meta,
+        )
+        return GetPromptResult.from_wire(result)
+
+    # -- pages
+
+    async def _list(
+        self, method: str, capability: str, key: str, read: Callable[[Any], T], timeout: float | None
+    ) -> list[T]:
+        if capability not in self.capabilities:
+            await trio.lowlevel.checkpoint()
+            return []
+        out: list[T] = []
+        params: dict[str, Any] = {}
+        for _ in range(self.limits.client_pages):
+            result = await self.request(method, params, timeout=timeout)
+            out += [read(item) for item in require(result, key, list, method)]
+            cursor = result.get("nextCursor")
+            # Only a missing cursor is the end; the empty string is one (utilities/pagination).
+            if cursor is None:
+                return out
+            if not isinstance(cursor, str):
+                raise InvalidResponse(f"{method}: nextCursor must be a string")
+            params = {"cursor": cursor}
+        raise InvalidResponse(f"{method}: more than {self.limits.client_pages} pages; the server repeats itself")
+
+

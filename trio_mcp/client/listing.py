@@ -1,0 +1,135 @@
+"""What lists hold: tools, resources, templates and prompts as a client sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import InvalidResponse
+from ..protocol.jsontext import shorten
+
+__all__ = ["PromptArgument", "PromptInfo", "ResourceInfo", "ResourceTemplateInfo", "ToolInfo"]
+
+
+def _text(wire: Any, key: str, what: str) -> str:
+    value = wire.get(key) if type(wire) is dict else None
+    if type(value) is not str:
+        raise InvalidResponse(f"a {what} in the list has no {key}: {shorten(wire)}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """A tool of a server. `raw` is all that was sent."""
+
+    name: str
+    title: str | None
+    description: str | None
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    annotations: dict[str, Any]
+    raw: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def from_wire(wire: Any) -> ToolInfo:
+        """Read one item of `tools/list`.
+
+        Raises:
+            InvalidResponse: it has no name or no input schema.
+        """
+        name = _text(wire, "name", "tool")
+        schema = wire.get("inputSchema")
+        if type(schema) is not dict:
+            raise InvalidResponse(f"tool {name!r} in the list has no inputSchema")
+        return ToolInfo(
+            name,
+            wire.get("title"),
+            wire.get("description"),
+            schema,
+            wire.get("outputSchema"),
+            wire.get("annotations") or {},
+            wire,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceInfo:
+    """A resource of a server. `raw` is all that was sent."""
+
+    uri: str
+    name: str
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    size: int | None
+    raw: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def from_wire(wire: Any) -> ResourceInfo:
+        """Read one item of `resources/list`.
+
+        Raises:
+            InvalidResponse: it has no URI or no name.
+        """
+        uri, name = _text(wire, "uri", "resource"), _text(wire, "name", "resource")
+        return ResourceInfo(
+            uri, name, wire.get("title"), wire.get("description"), wire.get("mimeType"), wire.get("size"), wire
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTemplateInfo:
+    """A resource template of a server. `raw` is all that was sent."""
+
+    uri_template: str
+    name: str
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    raw: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def from_wire(wire: Any) -> ResourceTemplateInfo:
+        """Read one item of `resources/templates/list`.
+
+        Raises:
+            InvalidResponse: it has no template or no name.
+        """
+        template, name = _text(wire, "uriTemplate", "resource template"), _text(wire, "name", "resource template")
+        return ResourceTemplateInfo(
+            template, name, wire.get("title"), wire.get("description"), wire.get("mimeType"), wire
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptArgument:
+    """An argument of a prompt."""
+
+    name: str
+    description: str | None
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PromptInfo:
+    """A prompt of a server. `raw` is all that was sent."""
+
+    name: str
+    title: str | None
+    description: str | None
+    arguments: tuple[PromptArgument, ...]
+    raw: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def from_wire(wire: Any) -> PromptInfo:
+        """Read one item of `prompts/list`.
+
+        Raises:
+            InvalidResponse: it, or an argument of it, has no name.
+        """
+        name = _text(wire, "name", "prompt")
+        arguments = tuple(
+            PromptArgument(_text(item, "name", "prompt argument"), item.get("description"), item.get("required") is True)
+            for item in wire.get("arguments") or ()
+        )
+        return PromptInfo(name, wire.get("title"), wire.get("description"), arguments, wire)

@@ -1,0 +1,241 @@
+"""Where clients meet transports: `open_client` and `connect_client`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any
+
+import trio
+
+from .client.channel import Channel
+from .client.client import Client
+from .errors import ConnectionClosed
+from .limits import DEFAULT, Limits
+from .scopes.groups import unwrapped
+from .server.engine import Engine, open_engine
+from .server.server import ServerBase
+from .transports.line_channel import LineChannel
+from .transports.lines import serve_lines
+from .transports.link import Link
+from .transports.memory import memory_streams
+from .transports.process import StdioCommand, open_process_channel
+
+__all__ = ["Target", "connect_client", "open_client"]
+
+Target = ServerBase[Any] | Engine | StdioCommand | trio.abc.Stream | str | os.PathLike[str]
+"""What a client can be opened on: a `Server` (in memory), a server that is open, a `StdioCommand`, the path of a Python
+file with a server in it, or a byte stream with a server at its other end."""
+
+
+class open_client(AbstractAsyncContextManager[Client]):
+    """Open a client: `async with open_client(target) as client:`.
+
+    The block is the lifetime of the connection. It owns a nursery, so blocks must nest: leave them in the reverse order,
+    in the task that entered them. Where that does not fit, use `connect_client` with a nursery of your own.
+
+    Args:
+        target: See `Target`.
+        name: What to call this client, in the `clientInfo` of each request.
+        client_version: Its version; otherwise that of `trio_mcp`.
+        limits: Bounds.
+        connect_timeout: Seconds to wait for the first answer; otherwise `limits.connect_timeout`.
+
+    Raises:
+        ConnectionClosed: the server cannot be started, or ended.
+        LegacyServer: it speaks only older revisions.
+        RequestTimeout: it says nothing.
+        RuntimeError: the block is left out of order or in another task.
+        TypeError, ValueError: the target is none.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str = "trio-mcp",
+        client_version: str | None = None,
+        limits: Limits = DEFAULT,
+        connect_timeout: float | None = None,
+    ) -> None:
+        self._target = target
+        self._info = {"name": name, "version": client_version or _own_version()}
+        self._limits = limits
+        self._timeout = limits.connect_timeout if connect_timeout is None else connect_timeout
+        self._task: trio.lowlevel.Task | None = None
+        self._nursery: trio.Nursery | None = None
+        self._manager: AbstractAsyncContextManager[Client] | None = None
+
+    async def __aenter__(self) -> Client:
+        if self._manager is not None:
+            raise RuntimeError("this open_client(...) was entered already; make another one")
+        self._manager = self._open()
+        self._task = trio.lowlevel.current_task()
+        client = await self._manager.__aenter__()
+        self._nursery = self._task.child_nurseries[-1]
+        return client
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._manager is not None
+        task = trio.lowlevel.current_task()
+        if task is not self._task or task.child_nurseries[-1:] != [self._nursery]:
+            where = "in another task than it was entered in" if task is not self._task else "before a block inside it"
+            # Nothing was touched: leaving in the right order still works.
+            raise RuntimeError(
+                f"open_client({self._target!r}) was left {where}. Blocks that own tasks must nest; to open and close "
+                "clients in any order, use 'client = await connect_client(nursery, target)' and 'await client.aclose()'"
+            )
+        return await self._manager.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Client]:
+        with unwrapped():
+            async with _open_channel(self._target, self._limits) as channel:
+                client = Client(channel, info=self._info, limits=self._limits)
+                await client.discover(timeout=self._timeout)
+                yield client
+
+
+class ConnectedClient(Client):
+    """A client whose tasks run in somebody else's nursery. Made by `connect_client`."""
+
+    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits) -> None:
+        super().__init__(channel, info=info, limits=limits)
+        self._leave = trio.Event()
+        self._left = trio.Event()
+
+    async def aclose(self) -> None:
+        """End the connection and wait until it has ended. May be called from any task, in any order, repeatedly."""
+        self._leave.set()
+        await self._left.wait()
+
+
+async def connect_client(
+    nursery: trio.Nursery,
+    target: Target,
+    *,
+    name: str = "trio-mcp",
+    client_version: str | None = None,
+    limits: Limits = DEFAULT,
+    connect_timeout: float | None = None,
+) -> ConnectedClient:
+    """Open a client whose tasks run in a nursery of yours: opening and closing are plain calls.
+
+    It lives until `aclose`, or until the nursery is cancelled.
+
+    Args:
+        nursery: Where its tasks run.
+        target: As for `open_client`, and so are the other arguments.
+        name: What to call this client.
+        client_version: Its version.
+        limits: Bounds.
+        connect_timeout: Seconds to wait for the first answer.
+
+    Raises:
+        MCPError: as for `open_client`; the nursery is not touched by it.
+    """
+    info = {"name": name, "version": client_version or _own_version()}
+    seconds = limits.connect_timeout if connect_timeout is None else connect_timeout
+    failed: list[Exception] = []
+
+    async def own(*, task_status: trio.TaskStatus[ConnectedClient | None]) -> None:
+        client: ConnectedClient | None = None
+        try:
+            async with _open_channel(target, limits) as channel:
+                client = ConnectedClient(channel, info=info, limits=limits)
+                await client.discover(timeout=seconds)
+                task_status.started(client)
+                await client._leave.wait()
+        except Exception as exc:
+            # The caller of connect_client gets it, not the nursery that the client lives in.
+            if client is not None and client._leave.is_set():
+                return
+            failed.append(exc)
+            task_status.started(None)
+        finally:
+            if client is not None:
+                client._left.set()
+
+    client = await nursery.start(own)
+    if client is None:
+        with unwrapped():
+            raise failed[0]
+    assert isinstance(client, ConnectedClient)
+    return client
+
+
+@asynccontextmanager
+async def _open_channel(target: Target, limits: Limits) -> AsyncIterator[LineChannel]:
+    if isinstance(target, ServerBase):
+        async with open_engine(target) as engine, _memory_channel(engine, limits) as channel:
+            yield channel
+    elif isinstance(target, Engine):
+        async with _memory_channel(target, limits) as channel:
+            yield channel
+    elif isinstance(target, trio.abc.Stream):
+        async with _stream_channel(target, target, "the stream", limits) as channel:
+            yield channel
+    else:
+        async with open_process_channel(_command(target), limits) as channel:
+            yield channel
+
+
+def _command(target: object) -> StdioCommand:
+    if isinstance(target, StdioCommand):
+        return target
+    if not isinstance(target, str | os.PathLike):
+        raise TypeError(
+            f"open_client: expected a Server, a StdioCommand, the path of a Python file or a stream, got {target!r}"
+        )
+    path = os.fspath(target)
+    if isinstance(path, str) and "://" in path:
+        raise ValueError(f"open_client: {path!r} is a URL; this version connects over stdio and byte streams only")
+    file = str(path).rpartition(":")[0] if ".py:" in str(path) else str(path)
+    if not os.path.isfile(file):
+        raise ConnectionClosed(f"cannot start the server: there is no file {file!r}")
+    return StdioCommand([sys.executable, "-m", "trio_mcp", "serve", str(path)])
+
+
+@asynccontextmanager
+async def _memory_channel(engine: Engine, limits: Limits) -> AsyncIterator[LineChannel]:
+    ours, theirs = memory_streams(limits.read_chunk)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_lines, engine, Link(*theirs, engine.limits))
+        async with _stream_channel(*ours, engine.server.name, limits) as channel:
+            yield channel
+
+
+@asynccontextmanager
+async def _stream_channel(
+    receive: trio.abc.ReceiveStream, send: trio.abc.SendStream, peer: str, limits: Limits
+) -> AsyncIterator[LineChannel]:
+    link = Link(receive, send, limits)
+    channel = LineChannel(link, peer, limits)
+
+    async def read() -> None:
+        await channel.read()
+        channel.close(f"{peer} closed the connection")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link.write_loop)
+        nursery.start_soon(read)
+        try:
+            yield channel
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.move_on_after(limits.child_reap, shield=True):
+                await link.wait_flushed()
+                await link.aclose()
+
+
+def _own_version() -> str:
+    try:
+        return version("trio-mcp")
+    except PackageNotFoundError:
+        return "0"

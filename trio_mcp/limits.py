@@ -1,0 +1,108 @@
+"""Every bound of the project: its default, its unit and why it is what it is.
+
+Nothing in `trio_mcp` waits, queues or buffers without a number from here. One frozen object is passed down from the
+`Server` or the client; `dataclasses.replace(DEFAULT, running=8)` makes another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT", "Limits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a server or a client. Sizes are bytes, times are seconds.
+
+    Raises:
+        ValueError: a bound is zero or negative.
+    """
+
+    # -- messages
+    message_bytes: int = 2_000_000
+    """Longest message accepted. A longer line is answered with -32600 and thrown away as it arrives, never held. Room
+    for a base64 image of a megapixel; larger data belongs in a resource link."""
+    json_depth: int = 128
+    """Deepest nesting of arrays and objects accepted. Real messages stay below 20; recursive code that walks a value
+    (ours, a validator's, a handler's) overflows a small thread stack somewhere past 400."""
+    integer_digits: int = 1_000
+    """Longest integer accepted. Integers outside 64 bits arrive exact, never rounded; turning digits into a number
+    takes time that grows with their square, so their count has a bound."""
+    id_bytes: int = 256
+    """Longest request id or progress token, in UTF-8. Each is echoed and kept while the request runs."""
+
+    # -- the executor
+    running: int = 64
+    """Requests of one server that run at once, over all its connections."""
+    waiting: int = 256
+    """Requests of one server that wait for a place. One more is refused as busy: a caller that hears so at once can
+    go elsewhere, one that waits behind 256 others cannot."""
+    connection_running: int = 8
+    """Requests of one stdio (or byte stream) connection that run at once: one peer does not take all of `running`."""
+    connection_waiting: int = 64
+    """Requests of one stdio connection that wait. Beyond it the next message is not read, so the pipe itself pushes
+    back; whatever was read is answered."""
+    request_timeout: float = 600.0
+    """Longest that one request may run, from the moment it gets its place. Longer work wants a task."""
+    retry_after: float = 1.0
+    """What a refused caller is told to wait."""
+    worker_threads: int = 64
+    """Threads that run plain `def` handlers of one server. As many as `running`, since each running request needs at
+    most one; a thread that was abandoned by a cancellation counts until its function returns."""
+
+    # -- writing
+    write_buffer: int = 1_048_576
+    """Bytes of finished messages that may wait for a slow reader. Above it handlers wait for room before they answer
+    or report, so the memory behind one stalled peer is this plus one message for each running request."""
+    read_chunk: int = 65_536
+    """Bytes asked for in one read: the size of a Linux pipe, so one wake-up takes all that is there."""
+
+    # -- ending
+    drain_timeout: float = 2.0
+    """How long running requests may go on after the end of input, SIGTERM, SIGINT or the cancellation of the serving
+    scope. Below the patience of the hosts that launch servers (they kill after 2 to 5 s)."""
+
+    # -- the client
+    client_timeout: float = 300.0
+    """Longest that a client waits for one answer, when the caller has no deadline of its own."""
+    connect_timeout: float = 30.0
+    """Longest that `open_client` waits for the first answer. Starting a packaged server may install it first."""
+    client_events: int = 256
+    """Progress and log messages that may wait for the caller's callbacks, a call. Beyond it the oldest is dropped: the
+    latest progress is the one that counts, and a slow callback must not stop the answers of other calls."""
+    client_pages: int = 1_000
+    """Most pages that a list call follows, so that a server that repeats its cursor cannot hold the caller for ever."""
+    child_exit: float = 3.0
+    """How long a child process may take to exit after its standard input was closed: above `drain_timeout`, so a
+    server of this project always ends by itself."""
+    child_terminate: float = 2.0
+    """How long its process group may take to exit after SIGTERM; then SIGKILL."""
+    child_reap: float = 1.0
+    """How long to wait for the exit status of a process that is certainly ending."""
+    stderr_tail: int = 4_096
+    """Bytes of a child's last error output that are kept for the message of `ConnectionClosed`."""
+
+    # -- URI templates
+    template_bytes: int = 1_024
+    """Longest URI template."""
+    template_variables: int = 32
+    """Most variables in a URI template."""
+    uri_bytes: int = 8_192
+    """Longest URI that is matched against templates."""
+
+    # -- what is said about bad input
+    shown_value: int = 80
+    """Characters of a wrong value that an error message repeats."""
+    shown_errors: int = 50
+    """Lines of one error message; the rest is counted."""
+    shown_names: int = 30
+    """Names that an error message lists when it says what there is."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"limits: {name} must be positive, not {getattr(self, name)!r}")
+
+
+DEFAULT = Limits()

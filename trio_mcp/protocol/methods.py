@@ -1,0 +1,122 @@
+"""The method table: one row a method.
+
+A row says what `params` look like beyond `_meta`, which server capability the method belongs to, in which eras it
+exists, and which member a transport mirrors into `Mcp-Name`. Adding a method is adding a row.
+
+The schemas are ours and fixed, so fastjsonschema (which generates code) may see them. Each is compiled on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import fastjsonschema
+
+from ..errors import InvalidParams
+from .jsontext import shorten
+from .revisions import Era
+
+__all__ = ["METHODS", "Method", "NOTIFICATIONS"]
+
+_MODERN: Final = frozenset({Era.MODERN})
+_BOTH: Final = frozenset({Era.MODERN, Era.LEGACY})
+_LEGACY: Final = frozenset({Era.LEGACY})
+
+
+class Method:
+    """One row of the table."""
+
+    __slots__ = ("_validate", "capability", "eras", "mirror", "name", "schema")
+
+    def __init__(
+        self,
+        name: str,
+        schema: dict[str, Any],
+        *,
+        eras: frozenset[Era] = _BOTH,
+        capability: str | None = None,
+        mirror: str | None = None,
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.eras = eras
+        self.capability = capability
+        self.mirror = mirror
+        self._validate: Callable[[Any], Any] | None = None
+
+    def check(self, params: dict[str, Any]) -> None:
+        """Check the `params` of a request (all members but `_meta`, which `RequestMeta` reads).
+
+        Raises:
+            InvalidParams: with the member, what it should be and what came.
+        """
+        validate = self._validate
+        if validate is None:
+            validate = self._validate = fastjsonschema.compile(self.schema, use_default=False, use_formats=False)
+        try:
+            validate(params)
+        except fastjsonschema.JsonSchemaValueException as exc:
+            raise InvalidParams(f"Invalid params for {self.name}: {_explain(exc)}") from None
+
+
+def _explain(exc: fastjsonschema.JsonSchemaValueException) -> str:
+    path = ".".join(str(part) for part in exc.path[1:]) or "params"
+    if exc.rule == "required":
+        missing = [name for name in exc.rule_definition if name not in exc.value]
+        return f"missing {', '.join(missing)}"
+    if exc.rule == "type":
+        kinds = [exc.rule_definition] if isinstance(exc.rule_definition, str) else exc.rule_definition
+        return f"{path} must be {' or '.join(kinds)}, got {shorten(exc.value)}"
+    return f"{path} {exc.message.removeprefix(exc.name).strip()}, got {shorten(exc.value)}"
+
+
+def _params(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = list(required)
+    return schema
+
+
+_STRING: Final = {"type": "string"}
+_OBJECT: Final = {"type": "object"}
+# The answers to a server's questions (basic/patterns/mrtr): objects by key.
+_RETRY: Final = {"inputResponses": {"type": "object", "additionalProperties": _OBJECT}, "requestState": _STRING}
+# `arguments: null` counts as none: clients send it, and the schema of a tool decides about the rest.
+_ARGUMENTS: Final = {"type": ["object", "null"]}
+_PROMPT_ARGUMENTS: Final = {"type": ["object", "null"], "additionalProperties": _STRING}
+_PAGE: Final = _params(cursor=_STRING)
+
+METHODS: Final[dict[str, Method]] = {
+    row.name: row
+    for row in (
+        Method("server/discover", _params(), eras=_MODERN),
+        Method("tools/list", _PAGE, capability="tools"),
+        Method(
+            "tools/call",
+            _params(("name",), name=_STRING, arguments=_ARGUMENTS, **_RETRY),
+            capability="tools",
+            mirror="name",
+        ),
+        Method("resources/list", _PAGE, capability="resources"),
+        Method("resources/templates/list", _PAGE, capability="resources"),
+        Method("resources/read", _params(("uri",), uri=_STRING, **_RETRY), capability="resources", mirror="uri"),
+        Method("prompts/list", _PAGE, capability="prompts"),
+        Method(
+            "prompts/get",
+            _params(("name",), name=_STRING, arguments=_PROMPT_ARGUMENTS, **_RETRY),
+            capability="prompts",
+            mirror="name",
+        ),
+    )
+}
+"""Requests that a client may send, by name."""
+
+NOTIFICATIONS: Final[dict[str, Method]] = {
+    row.name: row
+    for row in (
+        Method("notifications/cancelled", _params(("requestId",), requestId={"type": ["string", "integer"]})),
+        Method("notifications/initialized", _params(), eras=_LEGACY),
+    )
+}
+"""Notifications that a client may send, by name. Any other is ignored."""

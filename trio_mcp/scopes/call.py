@@ -1,0 +1,150 @@
+"""One call: its cancel scope, its relay and its one settlement.
+
+Whatever ends a call does it here. `settle` decides once; everything else asks. After a cancellation nothing is sent for
+the call any more, and a cancellation that meets an answer on its way loses quietly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, Protocol
+
+import trio
+
+from ..protocol.envelope import RequestId, encode_notification
+from ..protocol.meta import RequestMeta
+
+__all__ = ["Call", "Outlet", "Settlement", "run_call"]
+
+
+class Settlement(Enum):
+    """How a call stands."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"
+
+
+class Outlet(Protocol):
+    """Where the messages of one call go, before and after its answer. A transport provides it."""
+
+    async def send(self, message: bytes) -> None:
+        """Send a notification that belongs to the call; waits while the peer is slow.
+
+        Args:
+            message: JSON text without line ends.
+        """
+
+    def answer(self, message: bytes) -> None:
+        """Send the answer: called at most once, never after a cancellation. Does not block."""
+
+
+class Call:
+    """One request under way.
+
+    Attributes:
+        id: The id of the request.
+        method: Its method.
+        params: Its parameters, checked against the method table.
+        meta: Its `_meta`.
+        scope: The one cancel scope around everything that works for it.
+        outlet: Where its messages go.
+        timeout: Seconds that it may run.
+        settlement: How it stands.
+        reason: Why it was cancelled, for the log.
+    """
+
+    __slots__ = ("id", "meta", "method", "outlet", "params", "reason", "scope", "settlement", "timeout")
+
+    def __init__(
+        self,
+        id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        meta: RequestMeta,
+        outlet: Outlet,
+        timeout: float = math.inf,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.params = params
+        self.meta = meta
+        self.outlet = outlet
+        self.timeout = timeout
+        self.scope = trio.CancelScope()
+        self.settlement = Settlement.OPEN
+        self.reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not settled yet."""
+        return self.settlement is Settlement.OPEN
+
+    def settle(self, settlement: Settlement) -> bool:
+        """Settle the call; True for the one who did."""
+        if self.settlement is not Settlement.OPEN:
+            return False
+        self.settlement = settlement
+        return True
+
+    def cancel(self, reason: str) -> bool:
+        """Cancel the scope, unless the call is settled; True if it was this that ended it."""
+        if not self.settle(Settlement.CANCELLED):
+            return False
+        self.reason = reason
+        self.scope.cancel()
+        return True
+
+    def limit(self, timeout: float | None) -> None:
+        """Give the running call another timeout, in seconds from now; None leaves it as it is."""
+        if timeout is not None:
+            self.timeout = timeout
+            self.scope.deadline = trio.current_time() + timeout
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Relay a notification of the worker. Says nothing once the call is settled."""
+        if self.settlement is Settlement.OPEN:
+            await self.outlet.send(encode_notification(method, params))
+        else:
+            await trio.lowlevel.checkpoint()
+
+
+Work = Callable[[Call], Awaitable[bytes]]
+
+
+async def run_call(
+    call: Call,
+    work: Work,
+    timed_out: Callable[[Call], bytes],
+    watcher: Callable[[Call], Awaitable[object]] | None = None,
+) -> None:
+    """Run one call to its settlement, inside its scope.
+
+    Args:
+        call: The call; one that was cancelled while it waited does nothing.
+        work: The worker. Returns the response; turns its own errors into one.
+        timed_out: The response for a call whose deadline passed.
+        watcher: Waits for the peer to go away and then cancels the call. Transports on which one reader watches for
+            all calls need none; with one, worker and watcher share a nursery inside the scope.
+    """
+    if not call.open:
+        return
+    answer: bytes | None = None
+    call.scope.deadline = trio.current_time() + call.timeout
+    with call.scope:
+        if watcher is None:
+            answer = await work(call)
+        else:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watcher, call)
+                answer = await work(call)
+                nursery.cancel_scope.cancel()
+    if answer is None and call.scope.cancelled_caught and call.open:
+        answer = timed_out(call)
+    if answer is not None and call.settle(Settlement.ANSWERED):
+        call.outlet.answer(answer)

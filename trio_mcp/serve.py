@@ -1,0 +1,142 @@
+"""Where servers meet transports: `Server`, and everything that opens or serves one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+
+from .errors import MCPError
+from .scopes.groups import unwrapped
+from .server.engine import Engine, open_engine
+from .server.server import ServerBase
+from .transports.lines import serve_lines
+from .transports.link import Link
+from .transports.stdio import open_stdio
+
+__all__ = ["OpenServer", "Server", "open_server", "run_stdio", "serve_stdio", "serve_stream"]
+
+LifespanT = TypeVar("LifespanT")
+
+OpenServer = Engine
+"""A server that is open, as `open_server` gives it."""
+
+
+class Server(ServerBase[LifespanT]):
+    """A server: a set of tools, resources and prompts, and `run`. See `ServerBase` for the arguments."""
+
+    def run(self) -> None:
+        """Serve on standard input and output until they end, and exit the process: the last line of a server's file.
+
+        SIGINT and SIGTERM end it within `limits.drain_timeout`. Inside a program of your own that runs trio already,
+        use `serve_stdio`.
+
+        Raises:
+            SystemExit: at the end; status 0 after the end of input or a signal, 1 when it could not serve.
+        """
+        sys.exit(run_stdio(self))
+
+
+@asynccontextmanager
+async def open_server(server: ServerBase[Any]) -> AsyncIterator[OpenServer]:
+    """Open a server once, to serve it in several ways: its lifespan lasts as long as the block.
+
+    Example:
+        async with open_server(server) as running, trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream, running, one_stream)
+            nursery.start_soon(serve_stream, running, another_stream)
+
+    Raises:
+        MCPError: it is open already.
+    """
+    async with open_engine(server) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def _opened(server: ServerBase[Any] | OpenServer) -> AsyncIterator[OpenServer]:
+    if isinstance(server, Engine):
+        yield server
+        return
+    if not isinstance(server, ServerBase):
+        raise TypeError(f"expected a Server or what open_server gave, got {server!r}")
+    async with open_engine(server) as engine:
+        yield engine
+
+
+async def serve_stdio(
+    server: ServerBase[Any] | OpenServer, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve on the standard input and output of this process, until the input ends or the caller cancels.
+
+    While it runs, descriptor 1 leads to standard error and descriptor 0 to the null device, for this process and its
+    children: nothing but messages can reach the real output. Both are put back at the end. No signal handler is
+    installed.
+
+    At the end of input, and when the scope around this is cancelled, running requests get `limits.drain_timeout`.
+
+    Args:
+        server: A server, which is opened for the time being, or one that is open.
+        task_status: For `nursery.start`; started when requests are read.
+
+    Raises:
+        MCPError: the server is open already, or the standard streams cannot be used.
+    """
+    with unwrapped():
+        async with _opened(server) as engine, open_stdio(engine.limits) as link:
+            await serve_lines(engine, link, task_status=task_status)
+
+
+async def serve_stream(
+    server: ServerBase[Any] | OpenServer,
+    stream: trio.abc.Stream,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve one peer on a byte stream (a unix socket, TCP), framed as on stdio (basic/transports, Custom Transports).
+
+    Closes the stream. Ends as `serve_stdio` does.
+
+    Args:
+        server: As for `serve_stdio`.
+        stream: The stream. It must be trusted: there is no authentication.
+        task_status: For `nursery.start`; started when requests are read.
+
+    Raises:
+        MCPError: the server is open already.
+    """
+    with unwrapped():
+        async with _opened(server) as engine:
+            await serve_lines(engine, Link(stream, stream, engine.limits), task_status=task_status)
+
+
+def run_stdio(server: ServerBase[Any]) -> int:
+    """Serve on stdio in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status."""
+    try:
+        trio.run(_until_signal, server)
+    except MCPError as exc:
+        print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+async def _until_signal(server: ServerBase[Any]) -> None:
+    with unwrapped():
+        async with trio.open_nursery() as nursery:
+
+            async def watch(*, task_status: trio.TaskStatus[None]) -> None:
+                with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                    task_status.started()
+                    async for _ in signals:
+                        serving.cancel()
+
+            await nursery.start(watch)
+            with trio.CancelScope() as serving:
+                await serve_stdio(server)
+            nursery.cancel_scope.cancel()

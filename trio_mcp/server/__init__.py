@@ -1,0 +1,7 @@
+"""The server: registration, schemas, handlers. No transport."""
+
+from .context import Context
+from .engine import Engine, open_engine
+from .server import ServerBase
+
+__all__ = ["Context", "Engine", "ServerBase", "open_engine"]

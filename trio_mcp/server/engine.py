@@ -1,0 +1,211 @@
+"""The running server, without a transport: from a request to the bytes of its answer."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from ..convert.codec import Mismatch, render
+from ..convert.compiler import AnyCodec, Compiler
+from ..errors import (
+    InternalError,
+    MethodNotFound,
+    ProtocolError,
+    TimedOut,
+    ToolError,
+    UnsupportedVersion,
+)
+from ..protocol.envelope import Request, encode_error, encode_result
+from ..protocol.jsontext import dumps, shorten
+from ..protocol.meta import SERVER_INFO, RequestMeta
+from ..protocol.methods import METHODS
+from ..protocol.revisions import ERAS, Era, check_version, era_of
+from ..scopes.call import Call, Outlet, run_call
+from ..scopes.executor import Executor
+from ..scopes.groups import unwrapped
+from .handlers import HANDLERS, error_result
+from .registry import Registry
+from .server import ServerBase
+
+__all__ = ["Engine", "open_engine"]
+
+logger = logging.getLogger("trio_mcp.server")
+
+
+class Engine:
+    """A server that is open: its lifespan is entered, its executor counts.
+
+    Made by `open_engine`. Transports call `prepare`, then `run` in a task of theirs.
+
+    Attributes:
+        server: What was registered.
+        limits: Its bounds.
+        lifespan: The value of the lifespan.
+        executor: Admission, over all connections.
+        threads: The threads for plain functions.
+        any: Writes values that have no declared type.
+    """
+
+    def __init__(self, server: ServerBase[Any], lifespan: Any) -> None:
+        self.server = server
+        self.limits = server.limits
+        self.lifespan = lifespan
+        self.executor = Executor.of_server(server.limits)
+        self.threads = trio.CapacityLimiter(server.limits.worker_threads)
+        self.any: Final = AnyCodec(Compiler(output=True))
+        self._server_meta = {SERVER_INFO: server.info()}
+        # The end of nearly every result, written once.
+        self._tail = b',"resultType":"complete","_meta":' + dumps(self._server_meta) + b"}"
+
+    @property
+    def registry(self) -> Registry:
+        """What is offered right now."""
+        return self.server.registry
+
+    # -- before the scope
+
+    def prepare(self, request: Request, outlet: Outlet) -> Call:
+        """Check everything about a request that needs no user code.
+
+        Raises:
+            ProtocolError: to be answered with the id of the request.
+        """
+        if era_of(request.method, request.params) is Era.LEGACY:
+            raise self._no_legacy(request)
+        meta = RequestMeta.from_params(request.params, self.limits)
+        check_version(meta.protocol_version, self.server.revisions)
+        row = METHODS.get(request.method)
+        if row is None or ERAS[meta.protocol_version] not in row.eras or request.method not in HANDLERS:
+            raise MethodNotFound(f"Method not found: {shorten(request.method)}")
+        if row.capability is not None and row.capability not in self.registry.capabilities:
+            raise MethodNotFound(f"Method not found: {request.method}; this server has no {row.capability}")
+        row.check(request.params)
+        return Call(request.id, request.method, request.params, meta, outlet, self.limits.request_timeout)
+
+    def _no_legacy(self, request: Request) -> ProtocolError:
+        wanted = request.params.get("protocolVersion")
+        versions = ", ".join(self.server.revisions)
+        return UnsupportedVersion(
+            f"Unsupported protocol version: this server speaks {versions}, which has no initialize handshake",
+            {"supported": list(self.server.revisions), "requested": wanted if isinstance(wanted, str) else "initialize"},
+        )
+
+    # -- inside the scope
+
+    async def run(self, call: Call) -> None:
+        """Run one call to its settlement. Only cancellation and KeyboardInterrupt come out."""
+        await run_call(call, self._perform, self._timed_out)
+
+    async def _perform(self, call: Call) -> bytes:
+        try:
+            result = await HANDLERS[call.method](self, call)
+            return encode_result(call.id, result if type(result) is bytes else self.encode(result))
+        except ProtocolError as exc:
+            return encode_error(call.id, exc)
+        except ToolError as exc:
+            return self._failed(call, str(exc))
+        except (Exception, SystemExit) as exc:
+            return self._masked(call, exc)
+        except BaseExceptionGroup as group:
+            return self._group(call, group)
+
+    def _group(self, call: Call, group: BaseExceptionGroup[BaseException]) -> bytes:
+        """A handler's own nursery failed. A cancellation of ours may be in it, and it is not ours to swallow."""
+        passing, rest = group.split((trio.Cancelled, KeyboardInterrupt, GeneratorExit))
+        if passing is None:
+            return self._masked(call, group)
+        if rest is not None:
+            logger.error("%s failed while it was cancelled", self._what(call), exc_info=rest)
+        raise passing
+
+    def _masked(self, call: Call, exc: BaseException) -> bytes:
+        """An error that is not for the model: the log gets it whole, the peer an id to find it by."""
+        mark = secrets.token_hex(4)
+        logger.error("%s failed (error id %s)", self._what(call), mark, exc_info=exc)
+        text = f"Internal error in {self._what(call)} (error id {mark})"
+        if self.server.expose_errors:
+            text += f": {type(exc).__name__}: {exc}"
+        return self._failed(call, text)
+
+    def _failed(self, call: Call, text: str) -> bytes:
+        if not text.isascii():
+            text = text.encode(errors="replace").decode()
+        if call.method == "tools/call":
+            return encode_result(call.id, self.encode(error_result(text)))
+        return encode_error(call.id, InternalError(text))
+
+    def _timed_out(self, call: Call) -> bytes:
+        text = f"{self._what(call).capitalize()} did not finish within {call.timeout:g} s"
+        logger.warning("%s", text)
+        if call.method == "tools/call":
+            return encode_result(call.id, self.encode(error_result(text)))
+        return encode_error(call.id, TimedOut(text))
+
+    def _what(self, call: Call) -> str:
+        if call.method == "tools/call":
+            return f"tool {call.params['name']!r}"
+        if call.method == "prompts/get":
+            return f"prompt {call.params['name']!r}"
+        if call.method == "resources/read":
+            return f"resource {shorten(call.params['uri'])}"
+        return call.method
+
+    # -- results
+
+    def encode(self, result: dict[str, Any]) -> bytes:
+        """A result with `resultType` and `serverInfo` (basic/index)."""
+        if "_meta" in result or not result:
+            return dumps({**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}})
+        return dumps(result)[:-1] + self._tail
+
+    def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
+        """A result that depends on the registry alone: encoded once for each state of it."""
+        pages = self.registry.pages
+        page = pages.get(key)
+        if page is None:
+            page = pages[key] = self.encode({**make(), "ttlMs": 0, "cacheScope": "public"})
+        return page
+
+    def discovery(self) -> dict[str, Any]:
+        """What `server/discover` tells."""
+        out: dict[str, Any] = {
+            "supportedVersions": list(self.server.revisions),
+            "capabilities": self.registry.capabilities,
+        }
+        if self.server.instructions is not None:
+            out["instructions"] = self.server.instructions
+        return out
+
+    def log_bad_result(self, what: str, exc: Mismatch) -> None:
+        """Tell the server's own log about a result that cannot be sent."""
+        logger.error("%s returned a result that is not valid:\n%s", what, render(exc.problems, self.limits))
+
+    def bad_result(self, what: str, exc: Mismatch) -> InternalError:
+        """The same, and the error for the peer."""
+        self.log_bad_result(what, exc)
+        return InternalError(f"{what} returned a result that is not valid")
+
+
+@asynccontextmanager
+async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
+    """Open a server: enter its lifespan; leave it at the end, after everything that used it.
+
+    Raises:
+        MCPError: the server is open already (a lifespan is entered once).
+    """
+    with unwrapped():
+        async with trio.open_nursery() as nursery:
+            with server.opening():
+                if server.lifespan is None:
+                    yield Engine(server, None)
+                else:
+                    async with server.lifespan(server) as value:
+                        yield Engine(server, value)
+            nursery.cancel_scope.cancel()
+
+

@@ -1,0 +1,177 @@
+"""One function a method: from checked parameters to a result. The engine does the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..convert.codec import Mismatch, render
+from ..errors import InvalidParams, ResourceNotFound
+from ..protocol.jsontext import shorten
+from ..protocol.uri_template import Climbs
+from ..scopes.call import Call
+from .context import Context
+from .outcome import prompt_result, read_result, tool_result
+from .registry import Prompt, Resource, did_you_mean
+from .signature import Handler
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["HANDLERS", "error_result"]
+
+Result = dict[str, Any]
+
+
+def error_result(text: str) -> Result:
+    """A tool execution error, for the model to read."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def _first_page(call: Call) -> None:
+    # Lists are one page long, so no cursor was ever given out; the empty string is one too (utilities/pagination).
+    cursor = call.params.get("cursor")
+    if cursor is not None:
+        raise InvalidParams(f"Invalid params for {call.method}: cursor {shorten(cursor)} was not given out here")
+
+
+async def discover(engine: Engine, call: Call) -> bytes:
+    """`server/discover`."""
+    return engine.page("server/discover", engine.discovery)
+
+
+async def list_tools(engine: Engine, call: Call) -> bytes:
+    """`tools/list`."""
+    _first_page(call)
+    return engine.page("tools/list", lambda: {"tools": [tool.wire for tool in engine.registry.tools.values()]})
+
+
+async def list_resources(engine: Engine, call: Call) -> bytes:
+    """`resources/list`."""
+    _first_page(call)
+    return engine.page(
+        "resources/list", lambda: {"resources": [item.wire for item in engine.registry.resources.values()]}
+    )
+
+
+async def list_templates(engine: Engine, call: Call) -> bytes:
+    """`resources/templates/list`."""
+    _first_page(call)
+    return engine.page(
+        "resources/templates/list",
+        lambda: {"resourceTemplates": [item.wire for item in engine.registry.templates.values()]},
+    )
+
+
+async def list_prompts(engine: Engine, call: Call) -> bytes:
+    """`prompts/list`."""
+    _first_page(call)
+    return engine.page("prompts/list", lambda: {"prompts": [item.wire for item in engine.registry.prompts.values()]})
+
+
+async def call_tool(engine: Engine, call: Call) -> Result:
+    """`tools/call`: an unknown tool is a protocol error, wrong arguments and failures are for the model."""
+    name = call.params["name"]
+    tool = engine.registry.tools.get(name)
+    if tool is None:
+        raise InvalidParams(did_you_mean("tool", name, engine.registry.tools, engine.limits))
+    try:
+        values = tool.handler.load(call.params.get("arguments") or {})
+    except Mismatch as exc:
+        return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc.problems, engine.limits)}")
+    call.limit(tool.timeout)
+    value = await tool.handler.call(values, Context(engine, call), engine.threads)
+    try:
+        return tool_result(tool, value, engine.any)
+    except Mismatch as exc:
+        engine.log_bad_result(f"tool {name!r}", exc)
+        return error_result(f"Tool {name!r} returned a result that is not valid:\n{render(exc.problems, engine.limits)}")
+
+
+async def read_resource(engine: Engine, call: Call) -> Result:
+    """`resources/read`: fixed URIs first, then the templates in order."""
+    uri = call.params["uri"]
+    resource, raw = find_resource(engine, uri)
+    if resource is None:
+        raise ResourceNotFound(uri)
+    values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}")
+    call.limit(resource.timeout)
+    value = await resource.handler.call(values, Context(engine, call), engine.threads)
+    try:
+        result = read_result(resource, uri, value, engine.any)
+    except Mismatch as exc:
+        raise engine.bad_result(f"resource {uri!r}", exc) from None
+    # What a resource holds may depend on who asks and may change at any time.
+    result["ttlMs"] = 0
+    result["cacheScope"] = "private"
+    return result
+
+
+def find_resource(engine: Engine, uri: str) -> tuple[Resource | None, dict[str, Any]]:
+    """The resource that serves a URI, and the values of its template.
+
+    Raises:
+        InvalidParams: a template matches, but a value climbs out of its segment.
+    """
+    fixed = engine.registry.resources.get(uri)
+    if fixed is not None:
+        return fixed, {}
+    for resource in engine.registry.templates.values():
+        assert resource.template is not None
+        try:
+            values = resource.template.match(uri, engine.limits)
+        except Climbs as exc:
+            raise InvalidParams(f"Invalid params: uri {shorten(uri)}: {exc}", {"uri": uri}) from None
+        if values is not None:
+            return resource, values
+    return None, {}
+
+
+async def get_prompt(engine: Engine, call: Call) -> Result:
+    """`prompts/get`."""
+    name = call.params["name"]
+    prompt: Prompt | None = engine.registry.prompts.get(name)
+    if prompt is None:
+        raise InvalidParams(did_you_mean("prompt", name, engine.registry.prompts, engine.limits))
+    values = _text_arguments(prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}")
+    call.limit(prompt.timeout)
+    value = await prompt.handler.call(values, Context(engine, call), engine.threads)
+    try:
+        return prompt_result(prompt, value, engine.any)
+    except Mismatch as exc:
+        raise engine.bad_result(f"prompt {name!r}", exc) from None
+
+
+def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[str, Any]:
+    """Arguments that travel as text (prompts, templates): a parameter that is no text takes the JSON value of it.
+
+    Raises:
+        InvalidParams: with one line for each thing that is wrong.
+    """
+    known = {parameter.name: parameter.codec.kinds for parameter in handler.parameters}
+    values = dict(raw)
+    for name, text in raw.items():
+        kinds = known.get(name, frozenset({"str"}))
+        if isinstance(text, str) and kinds and "str" not in kinds:
+            try:
+                values[name] = json.loads(text)
+            except (ValueError, RecursionError):
+                pass
+    try:
+        return handler.load(values)
+    except Mismatch as exc:
+        raise InvalidParams(f"{what}:\n{render(exc.problems)}") from None
+
+
+HANDLERS: Final[dict[str, Callable[["Engine", Call], Awaitable[Result | bytes]]]] = {
+    "server/discover": discover,
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": list_resources,
+    "resources/templates/list": list_templates,
+    "resources/read": read_resource,
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+}
+"""Rows of the method table, as functions. One that returns bytes has written the whole result itself."""

@@ -1,0 +1,178 @@
+"""From what a handler returned, or raised, to a result."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from ..convert.codec import Codec, Mismatch, Problem
+from ..convert.scalars import plain_text
+from ..protocol.content import (
+    Audio,
+    ContentBlock,
+    EmbeddedResource,
+    Image,
+    ResourceContents,
+    ResourceLink,
+    Text,
+)
+from ..protocol.jsontext import dumps, find_unwritable
+from ..protocol.results import UNSET, CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
+from .registry import Prompt, Resource, Tool
+from .signature import Handler
+
+__all__ = ["BLOCKS", "output_of", "prompt_result", "read_result", "returns_content", "tool_result"]
+
+BLOCKS: Final = (Text, Image, Audio, ResourceLink, EmbeddedResource)
+_WHOLE: Final = (CallToolResult, ReadResourceResult, GetPromptResult, PromptMessage, ResourceContents)
+
+
+def returns_content(annotation: Any) -> bool:
+    """Whether a return type is content rather than data: blocks, lists with them, whole results, text, None."""
+    if annotation in (None, type(None), str) or annotation in BLOCKS or annotation in _WHOLE:
+        return True
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return returns_content(get_args(annotation)[0])
+    args = [arg for arg in get_args(annotation) if arg is not Ellipsis]
+    if origin in (Union, types.UnionType):
+        return all(returns_content(arg) for arg in args) or any(_has_block(arg) for arg in args)
+    return _has_block(annotation)
+
+
+def _has_block(annotation: Any) -> bool:
+    if annotation in BLOCKS or annotation in _WHOLE:
+        return True
+    return any(_has_block(arg) for arg in get_args(annotation) if arg is not Ellipsis)
+
+
+def tool_result(tool: Tool, value: Any, fallback: Codec) -> dict[str, Any]:
+    """The wire form of what a tool returned, without `resultType`.
+
+    Args:
+        tool: The tool; its output codec decides.
+        value: What it returned.
+        fallback: Writes values of tools without an output schema.
+
+    Raises:
+        Mismatch: the value is not of the declared type, or cannot be JSON.
+    """
+    if type(value) is str and tool.output is None:
+        return {"content": [{"type": "text", "text": plain_text(value)}]}
+    if isinstance(value, CallToolResult):
+        return _checked(value, tool)
+    if tool.output is None and _is_content(value):
+        return _finite({"content": [block.to_wire() for block in _blocks(value, fallback)]})
+    data = (tool.output or fallback).dump(value)
+    text = data if type(data) is str else dumps(data).decode()
+    return {"content": [{"type": "text", "text": text}], "structuredContent": data}
+
+
+def _checked(result: CallToolResult, tool: Tool) -> dict[str, Any]:
+    wire = result.to_wire()
+    if result.structured_content is not UNSET and not result.is_error and tool.output is not None:
+        tool.output.load(result.structured_content)
+    if tool.output is not None and result.structured_content is UNSET and not result.is_error:
+        raise Mismatch.of(None, f"structured content ({tool.output.expects})")
+    return _finite(wire)
+
+
+def _finite(wire: dict[str, Any]) -> dict[str, Any]:
+    """What users filled in by hand (annotations, `_meta`, structured content) may not be JSON."""
+    bad = find_unwritable(wire)
+    if bad:
+        raise Mismatch(Problem(f"cannot be sent as JSON: {bad.removeprefix('$.')}"))
+    return wire
+
+
+def _is_content(value: Any) -> bool:
+    if value is None or isinstance(value, (*BLOCKS, ResourceContents, str)):
+        return True
+    return isinstance(value, list | tuple) and any(isinstance(item, (*BLOCKS, ResourceContents)) for item in value)
+
+
+def _blocks(value: Any, fallback: Codec) -> list[ContentBlock]:
+    """Content blocks of a value without a schema: blocks as they are, text as text, the rest as JSON text."""
+    if value is None:
+        return []
+    if isinstance(value, BLOCKS):
+        return [value]
+    if isinstance(value, ResourceContents):
+        return [EmbeddedResource(value)]
+    if isinstance(value, str):
+        return [Text(plain_text(value))]
+    if isinstance(value, list | tuple) and any(isinstance(item, (*BLOCKS, ResourceContents)) for item in value):
+        return [block for item in value for block in _blocks(item, fallback)]
+    return [Text(dumps(fallback.dump(value)).decode())]
+
+
+def read_result(resource: Resource, uri: str, value: Any, fallback: Codec) -> dict[str, Any]:
+    """The wire form of what a resource returned, without `resultType` and caching hints.
+
+    Raises:
+        Mismatch: the value cannot be written.
+    """
+    if isinstance(value, ReadResourceResult):
+        contents, meta = list(value.contents), value.meta
+    elif isinstance(value, list | tuple) and value and all(isinstance(item, ResourceContents) for item in value):
+        contents, meta = list(value), {}
+    else:
+        contents, meta = [_contents(resource, value, fallback)], {}
+    result = ReadResourceResult(
+        [
+            ResourceContents(item.data, item.uri or uri, item.mime_type or resource.mime_type, item.meta)
+            for item in contents
+        ],
+        meta,
+    )
+    return _finite(result.to_wire())
+
+
+def _contents(resource: Resource, value: Any, fallback: Codec) -> ResourceContents:
+    if isinstance(value, ResourceContents):
+        return value
+    if isinstance(value, str):
+        return ResourceContents(value, mime_type=resource.mime_type or "text/plain")
+    if isinstance(value, bytes | bytearray | memoryview):
+        return ResourceContents(bytes(value), mime_type=resource.mime_type or "application/octet-stream")
+    text = dumps(fallback.dump(value)).decode()
+    return ResourceContents(text, mime_type=resource.mime_type or "application/json")
+
+
+def prompt_result(prompt: Prompt, value: Any, fallback: Codec) -> dict[str, Any]:
+    """The wire form of what a prompt returned, without `resultType`.
+
+    Raises:
+        Mismatch: the value cannot be written.
+    """
+    if not isinstance(value, GetPromptResult):
+        items = value if isinstance(value, list | tuple) else [value]
+        value = GetPromptResult([_message(item, fallback) for item in items], prompt.handler.text or None)
+    return _finite(value.to_wire())
+
+
+def _message(value: Any, fallback: Codec) -> PromptMessage:
+    if isinstance(value, PromptMessage):
+        return value
+    blocks = _blocks(value, fallback)
+    if len(blocks) != 1:
+        raise Mismatch.of(None, "a message, text, a content block or a list of them")
+    return PromptMessage(blocks[0])
+
+
+def output_of(handler: Handler, structured: bool | None) -> tuple[Codec | None, dict[str, Any] | None]:
+    """The codec and the schema of a tool's structured result, or Nones.
+
+    Args:
+        handler: The tool's function.
+        structured: True asks for a structured result (text, too), False for none; None decides by the return type.
+
+    Raises:
+        RegistrationError: the return type cannot be expressed as JSON.
+    """
+    annotation = handler.returns
+    unannotated = annotation is Handler.UNANNOTATED or annotation is Any
+    if structured is False or (structured is None and (unannotated or returns_content(annotation))):
+        return None, None
+    codec, schema = handler.output()
+    return codec, schema

@@ -1,0 +1,145 @@
+"""What a server offers: the registered components, and one immutable snapshot of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ..convert.codec import Codec
+from ..errors import RegistrationError
+from ..limits import Limits
+from ..protocol.uri_template import BadTemplate, UriTemplate
+from .signature import Handler
+
+__all__ = ["Prompt", "Registry", "Resource", "Tool", "did_you_mean"]
+
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Tool:
+    """A registered tool: `wire` is its definition as `tools/list` shows it.
+
+    `output` is the codec of its structured result; None when it returns content blocks, text or nothing.
+    """
+
+    __slots__ = ("handler", "name", "output", "timeout", "wire")
+
+    def __init__(self, handler: Handler, wire: dict[str, Any], output: Codec | None, timeout: float | None) -> None:
+        self.handler = handler
+        self.name = handler.name
+        self.wire = wire
+        self.output = output
+        self.timeout = timeout
+
+
+class Resource:
+    """A registered resource or resource template (`template` is None for a fixed URI)."""
+
+    __slots__ = ("handler", "mime_type", "template", "timeout", "uri", "wire")
+
+    def __init__(
+        self,
+        handler: Handler,
+        uri: str,
+        template: UriTemplate | None,
+        wire: dict[str, Any],
+        mime_type: str | None,
+        timeout: float | None,
+    ) -> None:
+        self.handler = handler
+        self.uri = uri
+        self.template = template
+        self.wire = wire
+        self.mime_type = mime_type
+        self.timeout = timeout
+
+
+class Prompt:
+    """A registered prompt."""
+
+    __slots__ = ("handler", "name", "timeout", "wire")
+
+    def __init__(self, handler: Handler, wire: dict[str, Any], timeout: float | None) -> None:
+        self.handler = handler
+        self.name = handler.name
+        self.wire = wire
+        self.timeout = timeout
+
+
+class Registry:
+    """One state of what is offered. Never changed: a registration makes another.
+
+    Attributes:
+        tools: By name, in order of registration.
+        resources: Those with a fixed URI, by URI.
+        templates: The others, by template; the first that matches serves.
+        prompts: By name.
+        pages: Encoded lists, filled by whoever asks first.
+        capabilities: Those that follow from what is registered (server/discover).
+    """
+
+    __slots__ = ("capabilities", "pages", "prompts", "resources", "templates", "tools")
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        resources: Mapping[str, Resource],
+        templates: Mapping[str, Resource],
+        prompts: Mapping[str, Prompt],
+    ) -> None:
+        self.tools = dict(tools)
+        self.resources = dict(resources)
+        self.templates = dict(templates)
+        self.prompts = dict(prompts)
+        self.pages: dict[str, bytes] = {}
+        self.capabilities = self._capabilities()
+
+    def _capabilities(self) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if self.tools:
+            out["tools"] = {}
+        if self.resources or self.templates:
+            out["resources"] = {}
+        if self.prompts:
+            out["prompts"] = {}
+        out["logging"] = {}
+        return out
+
+
+def check_name(kind: str, name: str) -> bool:
+    """Whether a name keeps to what the specification asks for (server/tools, section Tool Names).
+
+    Raises:
+        RegistrationError: it is empty, over 128 characters or holds control characters.
+    """
+    if not name or len(name) > 128 or _CONTROL.search(name):
+        raise RegistrationError(f"{kind} {name!r}: a name has 1 to 128 characters and no control characters")
+    return _TOOL_NAME.fullmatch(name) is not None
+
+
+def parse_uri(kind: str, uri: str, limits: Limits) -> UriTemplate | None:
+    """The template, when the text is one.
+
+    Raises:
+        RegistrationError: it is neither a URI nor a template that we can match.
+    """
+    if "{" not in uri and "}" not in uri:
+        if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri) or re.search(r"\s", uri):
+            raise RegistrationError(f"{kind} {uri!r}: not a URI; it needs a scheme, as in 'notes://{uri.strip()}'")
+        return None
+    try:
+        return UriTemplate(uri, limits)
+    except BadTemplate as exc:
+        raise RegistrationError(f"{kind} {uri!r}: {exc}") from None
+
+
+def did_you_mean(what: str, name: str, names: Iterable[str], limits: Limits) -> str:
+    """`Unknown tool: ad; did you mean 'add'? There is: add, sub`."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    shown = ", ".join(known[: limits.shown_names]) + (", …" if len(known) > limits.shown_names else "")
+    return f"Unknown {what}: {name[:128]}{hint} There is: {shown or 'nothing'}"

@@ -1,0 +1,372 @@
+"""`Server`: what a person registers tools, resources and prompts on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Final, Generic, TypeVar, overload
+
+from ..errors import MCPError, RegistrationError
+from ..limits import DEFAULT, Limits
+from ..protocol.revisions import MODERN
+from .outcome import output_of
+from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
+from .signature import Handler, caller_names, title_of
+
+__all__ = ["ServerBase"]
+
+LifespanT = TypeVar("LifespanT")
+F = TypeVar("F", bound=Callable[..., Any])
+Icons = Sequence[dict[str, Any]]
+
+
+class ServerBase(Generic[LifespanT]):
+    """A server, as a set of registered components. It does nothing until it is served.
+
+    Args:
+        name: Its name, for programs.
+        version: Its version.
+        title: Its name, for people.
+        instructions: For the model: how to use this server.
+        description: For people: what it is.
+        website_url: Where to read more.
+        icons: As in basic/index, section `icons`.
+        lifespan: A function that takes the server and returns an async context manager. It is entered once, before
+            the first request, inside the server's nursery, and left after the last; its value is `ctx.lifespan`.
+        limits: Bounds; see `trio_mcp.limits`.
+        expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
+
+    Raises:
+        RegistrationError: the name is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Icons | None = None,
+        lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = None,
+        limits: Limits = DEFAULT,
+        expose_errors: bool = False,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
+        self.name = name
+        self.version = version
+        self.title = title
+        self.instructions = instructions
+        self.description = description
+        self.website_url = website_url
+        self.icons = icons
+        self.lifespan = lifespan
+        self.limits = limits
+        self.expose_errors = expose_errors
+        self.revisions: Final = MODERN
+        self._tools: dict[str, Tool] = {}
+        self._resources: dict[str, Resource] = {}
+        self._templates: dict[str, Resource] = {}
+        self._prompts: dict[str, Prompt] = {}
+        self._registry: Registry | None = None
+        self._open = False
+
+    def __repr__(self) -> str:
+        counts = f"{len(self._tools)} tools, {len(self._resources) + len(self._templates)} resources"
+        return f"<Server {self.name!r}: {counts}, {len(self._prompts)} prompts>"
+
+    def info(self) -> dict[str, Any]:
+        """The `Implementation` object that says who this is."""
+        out: dict[str, Any] = {"name": self.name, "version": self.version}
+        for key, value in (
+            ("title", self.title),
+            ("description", self.description),
+            ("websiteUrl", self.website_url),
+            ("icons", list(self.icons) if self.icons else None),
+        ):
+            if value is not None:
+                out[key] = value
+        return out
+
+    @property
+    def registry(self) -> Registry:
+        """An immutable snapshot of what is registered; the same object until something changes."""
+        if self._registry is None:
+            self._registry = Registry(self._tools, self._resources, self._templates, self._prompts)
+        return self._registry
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Held while the server is open.
+
+        Raises:
+            MCPError: it is open already.
+        """
+        if self._open:
+            raise MCPError(
+                f"Server {self.name!r} is open already; to serve it in several ways at once, open it once with "
+                "open_server(server) and pass what that gives to serve_stdio, serve_stream or open_client"
+            )
+        self._open = True
+        try:
+            yield
+        finally:
+            self._open = False
+
+    # -- registration
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: dict[str, Any] | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def tool(
+        self,
+        fn: F,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: dict[str, Any] | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> F: ...
+
+    def tool(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: dict[str, Any] | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Register a tool: `@server.tool`, `@server.tool(...)` or `server.tool(function, ...)`.
+
+        Parameters and their descriptions come from the signature and the docstring; a parameter of type `Context` is
+        filled in. The function may be `async def`, or plain `def`: then it runs in a thread.
+
+        Args:
+            fn: The function.
+            name: Its name; otherwise the function's.
+            title: For display; otherwise made of the name.
+            description: For the model; otherwise the docstring.
+            annotations: Hints: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.
+            structured: Whether the result has structured content and an output schema. None: yes, unless the return
+                type is text, None, content blocks, or missing.
+            timeout: Seconds that one call may run; otherwise `limits.request_timeout`.
+            icons: As in basic/index, section `icons`.
+            meta: The tool's `_meta`.
+
+        Returns:
+            The function itself, or a decorator.
+
+        Raises:
+            RegistrationError: the function cannot be a tool, or the name is taken; the text says why and where.
+        """
+        names = caller_names(1)
+
+        def register(function: Any) -> Any:
+            handler = Handler(function, "tool", name, names)
+            check_name("tool", handler.name)
+            if handler.name in self._tools:
+                raise handler.error("a tool of this name is registered already")
+            output, schema = output_of(handler, structured)
+            wire = _definition(handler, title, description, icons, meta)
+            wire["inputSchema"] = handler.input_schema
+            if schema is not None:
+                wire["outputSchema"] = schema
+            if annotations:
+                wire["annotations"] = annotations
+            self._tools[handler.name] = Tool(handler, wire, output, _timeout(handler, timeout))
+            self._registry = None
+            return function
+
+        return register if fn is None else register(fn)
+
+    def resource(
+        self,
+        uri: str,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: dict[str, Any] | None = None,
+        size: int | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Register a resource: `@server.resource("notes://today")`, or a template `@server.resource("notes://{day}")`.
+
+        The function's parameters are the variables of the template. It returns text, bytes, any JSON value,
+        `ResourceContents` or a list of them, or a `ReadResourceResult`.
+
+        Args:
+            uri: A URI, or a URI template (RFC 6570).
+            name: Its name; otherwise the function's.
+            title: For display; otherwise made of the name.
+            description: For the model; otherwise the docstring.
+            mime_type: Its media type; otherwise text/plain, application/octet-stream or application/json, by the value.
+            annotations: Hints: audience, priority, lastModified.
+            size: Its size in bytes.
+            timeout: Seconds that one read may take.
+            icons: As in basic/index, section `icons`.
+            meta: The resource's `_meta`.
+
+        Raises:
+            RegistrationError: the URI or the template is not valid or taken, or its variables are not the parameters.
+        """
+        if not isinstance(uri, str):
+            raise RegistrationError(f"@server.resource needs the URI: @server.resource('notes://today'), got {uri!r}")
+        names = caller_names(1)
+
+        def register(function: F) -> F:
+            template = parse_uri("resource", uri, self.limits)
+            handler = Handler(function, "resource", name, names)
+            if uri in self._resources or uri in self._templates:
+                raise handler.error(f"a resource at {uri!r} is registered already")
+            _check_variables(handler, uri, template.names if template else (), template.optional if template else ())
+            wire = _definition(handler, title, description, icons, meta)
+            wire["uriTemplate" if template else "uri"] = uri
+            for key, value in (("mimeType", mime_type), ("annotations", annotations), ("size", size)):
+                if value is not None and not (key == "size" and template):
+                    wire[key] = value
+            entry = Resource(handler, uri, template, wire, mime_type, _timeout(handler, timeout))
+            (self._templates if template else self._resources)[uri] = entry
+            self._registry = None
+            return function
+
+        return register
+
+    @overload
+    def prompt(self, fn: F, /) -> F: ...
+
+    @overload
+    def prompt(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def prompt(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
+        icons: Icons | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Register a prompt: `@server.prompt`, `@server.prompt(...)` or `server.prompt(function)`.
+
+        Arguments arrive as text; a parameter of another type takes the JSON value of the text (`"3"` for an int). The
+        function returns text, a content block, a `PromptMessage`, a list of these, or a `GetPromptResult`.
+
+        Args:
+            fn: The function.
+            name: Its name; otherwise the function's.
+            title: For display; otherwise made of the name.
+            description: For people; otherwise the docstring.
+            timeout: Seconds that one call may run.
+            icons: As in basic/index, section `icons`.
+            meta: The prompt's `_meta`.
+
+        Raises:
+            RegistrationError: the function cannot be a prompt, or the name is taken.
+        """
+        names = caller_names(1)
+
+        def register(function: Any) -> Any:
+            handler = Handler(function, "prompt", name, names)
+            check_name("prompt", handler.name)
+            if handler.name in self._prompts:
+                raise handler.error("a prompt of this name is registered already")
+            wire = _definition(handler, title, description, icons, meta)
+            if handler.parameters:
+                wire["arguments"] = [
+                    {
+                        "name": item.name,
+                        **({"description": item.description} if item.description else {}),
+                        "required": item.required,
+                    }
+                    for item in handler.parameters
+                ]
+            self._prompts[handler.name] = Prompt(handler, wire, _timeout(handler, timeout))
+            self._registry = None
+            return function
+
+        return register if fn is None else register(fn)
+
+
+def _definition(
+    handler: Handler, title: str | None, description: str | None, icons: Icons | None, meta: dict[str, Any] | None
+) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": handler.name, "title": title or title_of(handler.name)}
+    text = handler.text if description is None else description
+    if text:
+        wire["description"] = text
+    if icons:
+        wire["icons"] = list(icons)
+    if meta:
+        wire["_meta"] = meta
+    return wire
+
+
+def _timeout(handler: Handler, timeout: float | None) -> float | None:
+    if timeout is not None and not timeout > 0:
+        raise handler.error(f"timeout must be a positive number of seconds, got {timeout!r}")
+    return timeout
+
+
+def _check_variables(handler: Handler, uri: str, variables: Sequence[str], optional: Any) -> None:
+    names = {item.name for item in handler.parameters}
+    for name in variables:
+        if name not in names:
+            raise handler.error(f"{uri!r} has the variable {name!r}, the function has no such parameter")
+    for item in handler.parameters:
+        if item.name not in variables:
+            if item.required:
+                raise handler.error(f"parameter {item.name!r} is not a variable of {uri!r}")
+        elif item.name in optional and item.required:
+            raise handler.error(f"parameter {item.name!r} needs a default: {uri!r} lets a URI leave it out")
+
+

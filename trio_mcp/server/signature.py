@@ -1,0 +1,348 @@
+"""From a function to what the protocol needs of it: parameters, schemas, and a way to call it.
+
+Works for `async def` and plain `def`, bound and static methods, partials and callable objects, wrapped functions and
+postponed annotations. What cannot be filled by name, or has a type that JSON cannot express, is refused when it is
+registered, with the name of the function and the parameter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import trio
+
+from ..convert.classes import with_default
+from ..convert.codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
+from ..convert.compiler import Compiler, description_of
+from ..errors import RegistrationError
+from .context import is_context
+from .docstring import parse_docstring
+
+__all__ = ["Handler", "Parameter", "caller_names", "title_of"]
+
+_EMPTY: Final = inspect.Parameter.empty
+_MISSING: Final = object()
+
+
+class Parameter:
+    """One argument of a handler.
+
+    Attributes:
+        name: Its name, in Python and on the wire.
+        codec: Its type.
+        required: Whether it has no default.
+        schema: Its JSON Schema, with description and default.
+        description: From `Annotated` or the docstring.
+    """
+
+    __slots__ = ("codec", "description", "load", "name", "required", "schema")
+
+    def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
+        self.name = name
+        self.codec = codec
+        self.load = codec.load
+        self.required = default is _EMPTY
+        self.description = description
+        schema = codec.schema()
+        if default is not _EMPTY:
+            schema = with_default(schema, codec, default)
+        if description and "description" not in schema:
+            schema = {**schema, "description": description}
+        self.schema: JSONSchema = schema
+
+
+class Handler:
+    """A user's function, understood.
+
+    Args:
+        fn: The function.
+        kind: "tool", "resource" or "prompt": for messages.
+        name: Its registered name; None takes the function's own.
+        localns: Names for annotations in strings that are not globals of the function's module.
+
+    Attributes:
+        fn: The function.
+        name: The registered name.
+        text: The docstring without its parameter section.
+        parameters: In order, without the context.
+        returns: The resolved return annotation, or `inspect.Parameter.empty`.
+        input_schema: A JSON Schema of type object.
+
+    Raises:
+        RegistrationError: with the function, the parameter and the reason.
+    """
+
+    UNANNOTATED: Final = _EMPTY
+
+    __slots__ = (
+        "_by_name",
+        "_context",
+        "_fills",
+        "_kind",
+        "_localns",
+        "fn",
+        "input_schema",
+        "is_async",
+        "name",
+        "parameters",
+        "returns",
+        "text",
+    )
+
+    def __init__(self, fn: Any, kind: str, name: str | None, localns: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._localns = dict(localns)
+        self.fn = fn
+        self.name = name if name is not None else _own_name(fn, kind)
+        target = _function_of(fn)
+        signature = self._signature(fn, target)
+        hints = self._hints(target, signature)
+        doc = parse_docstring(_doc_of(fn, target))
+        self.text = doc.text
+        self.is_async = _is_async(fn, target, self)
+        self.returns = hints.get("return", _EMPTY)
+        self._context: str | None = None
+        self.parameters: list[Parameter] = []
+        compiler = Compiler(localns=self._localns)
+        for item in signature.parameters.values():
+            annotation = hints.get(item.name, Any)
+            if is_context(annotation):
+                if self._context is not None:
+                    raise self.error(f"parameter {item.name!r}: a second Context")
+                self._context = item.name
+                continue
+            self.parameters.append(self._parameter(item, annotation, doc.parameters, compiler))
+        self._by_name = {parameter.name: parameter for parameter in self.parameters}
+        self._fills = [(item.name, item.load, item.required) for item in self.parameters]
+        self.input_schema = self._schema(compiler)
+
+    def error(self, text: str) -> RegistrationError:
+        """A registration error about this function."""
+        return RegistrationError(f"{self._kind} {self.name!r}: {text}")
+
+    # -- understanding
+
+    def _signature(self, fn: Any, target: Any) -> inspect.Signature:
+        try:
+            signature = inspect.signature(fn)
+        except (ValueError, TypeError):
+            raise self.error(f"{fn!r} has no signature that can be read") from None
+        parameters = list(signature.parameters.values())
+        if (
+            parameters
+            and parameters[0].name in ("self", "cls")
+            and parameters[0].annotation is _EMPTY
+            and isinstance(fn, types.FunctionType)
+            and "." in fn.__qualname__.rpartition("<locals>.")[2]
+        ):
+            raise self.error(
+                f"{fn.__qualname__} is a method that is not bound to an object; register the bound method, "
+                f"as in server.{self._kind}(instance.{fn.__name__})"
+            )
+        for item in parameters:
+            if item.kind is item.POSITIONAL_ONLY:
+                raise self.error(f"parameter {item.name!r} is positional-only; arguments come by name")
+            if item.kind is item.VAR_POSITIONAL:
+                raise self.error(f"parameter '*{item.name}': a variable number of arguments cannot be described")
+            if item.kind is item.VAR_KEYWORD:
+                raise self.error(f"parameter '**{item.name}': arguments of any name cannot be described")
+        return signature
+
+    def _hints(self, target: Any, signature: inspect.Signature) -> dict[str, Any]:
+        """Annotations, resolved where the function was written, one by one so that an error can name the parameter."""
+        raw = dict(getattr(target, "__annotations__", {}))
+        globalns = getattr(target, "__globals__", {})
+        # Names of the class body and of enclosing functions, which a string annotation cannot reach by itself.
+        localns = {**self._localns, **_closure_names(target)}
+        self._localns = localns
+        out: dict[str, Any] = {}
+        for name, annotation in raw.items():
+            if name != "return" and name not in signature.parameters:
+                continue
+            holder = types.SimpleNamespace(__annotations__={name: annotation})
+            try:
+                out[name] = typing.get_type_hints(holder, globalns, localns, include_extras=True)[name]
+            except NameError as exc:
+                where = "the return type" if name == "return" else f"parameter {name!r}"
+                raise self.error(f"{where}: the name {exc.name!r} in {annotation!r} cannot be resolved") from None
+            except (TypeError, SyntaxError, AttributeError) as exc:
+                where = "the return type" if name == "return" else f"parameter {name!r}"
+                raise self.error(f"{where}: {annotation!r} is not a type: {exc}") from None
+        return out
+
+    def _parameter(
+        self, item: inspect.Parameter, annotation: Any, described: Mapping[str, str], compiler: Compiler
+    ) -> Parameter:
+        default = item.default
+        if type(default).__name__ == "FieldInfo" and hasattr(default, "get_default"):
+            # `x: int = Field(3, ge=1)`: pydantic's spelling of a default and its bounds.
+            annotation = Annotated[annotation, default]
+            default = _EMPTY if default.is_required() else default.get_default(call_default_factory=True)
+        notes = list(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else []
+        try:
+            codec = compiler.compile(annotation)
+        except Unsupported as exc:
+            where = "".join(f" → {name}" for name in exc.where)
+            raise self.error(f"parameter {item.name!r}{where}: {exc.message}") from None
+        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name))
+
+    def _schema(self, compiler: Compiler) -> JSONSchema:
+        schema: JSONSchema = {"type": "object"}
+        if self.parameters:
+            schema["properties"] = {item.name: item.schema for item in self.parameters}
+        required = [item.name for item in self.parameters if item.required]
+        if required:
+            schema["required"] = required
+        schema["additionalProperties"] = False
+        return compiler.with_definitions(schema, [item.codec for item in self.parameters])
+
+    def output(self) -> tuple[Codec, JSONSchema]:
+        """The codec of the return type, and its schema.
+
+        Raises:
+            RegistrationError: the type cannot be expressed as JSON.
+        """
+        compiler = Compiler(output=True, localns=self._localns)
+        try:
+            codec = compiler.compile(Any if self.returns is _EMPTY else self.returns)
+        except Unsupported as exc:
+            where = "".join(f" → {name}" for name in exc.where)
+            raise self.error(f"the return type{where}: {exc.message}") from None
+        return codec, compiler.root_schema(codec)
+
+    # -- calling
+
+    def load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Keyword arguments from the arguments of a call.
+
+        Raises:
+            Mismatch: with one problem for each thing that is wrong.
+        """
+        values: dict[str, Any] = {}
+        found: list[Problem] | None = None
+        taken = 0
+        for name, load, required in self._fills:
+            value = arguments.get(name, _MISSING)
+            if value is _MISSING:
+                if required:
+                    found = found or []
+                    problem = Problem(f"missing, expected {self._by_name[name].codec.expects}")
+                    Mismatch(problem).under(name, found)
+                continue
+            taken += 1
+            try:
+                values[name] = load(value)
+            except Mismatch as exc:
+                found = found or []
+                exc.under(name, found)
+        if taken < len(arguments):
+            found = found or []
+            self._unexpected(arguments, found)
+        if found:
+            raise Mismatch(*found)
+        return values
+
+    def _unexpected(self, arguments: Mapping[str, Any], found: list[Problem]) -> None:
+        names = list(self._by_name)
+        for name in arguments:
+            if name in self._by_name:
+                continue
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            takes = f"takes {', '.join(names)}" if names else "takes no arguments"
+            Mismatch(Problem(f"unexpected, {self.name} {takes}{hint}")).under(name, found)
+
+    async def call(self, values: dict[str, Any], context: Any, threads: trio.CapacityLimiter) -> Any:
+        """Call the function: an `async def` here, a plain `def` in a thread that a cancellation abandons."""
+        if self._context is not None:
+            values[self._context] = context
+        if self.is_async:
+            return await self.fn(**values)
+        result = await trio.to_thread.run_sync(
+            functools.partial(self.fn, **values), abandon_on_cancel=True, limiter=threads
+        )
+        # A plain function may hand back a coroutine (a wrapper around an async one): it is run here.
+        return await result if inspect.isawaitable(result) else result
+
+
+def _own_name(fn: Any, kind: str) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    name = getattr(fn, "__name__", None)
+    if name is None:
+        name = type(fn).__name__
+    if name == "<lambda>":
+        raise RegistrationError(f"{kind}: a lambda has no name of its own; pass name=…")
+    return str(name)
+
+
+def _function_of(fn: Any) -> Any:
+    """The function whose annotations and module count: under partials, wrappers and `__call__`."""
+    while True:
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        elif inspect.ismethod(fn):
+            fn = fn.__func__
+        elif not inspect.isroutine(fn) and not inspect.isclass(fn) and hasattr(type(fn), "__call__"):
+            fn = type(fn).__call__
+        else:
+            return fn
+
+
+def _doc_of(fn: Any, target: Any) -> str | None:
+    if inspect.isroutine(fn):
+        return inspect.getdoc(fn)
+    if isinstance(fn, functools.partial):
+        return inspect.getdoc(target)
+    return inspect.getdoc(target) or inspect.getdoc(type(fn))
+
+
+def _is_async(fn: Any, target: Any, handler: Handler) -> bool:
+    call = getattr(type(fn), "__call__", None) if not inspect.isroutine(fn) else None
+    for candidate in (fn, target, call):
+        if inspect.isasyncgenfunction(candidate) or inspect.isgeneratorfunction(candidate):
+            raise handler.error("a generator cannot be a handler; return a list, and report progress as it grows")
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or (call is not None and inspect.iscoroutinefunction(call))
+
+
+def _closure_names(target: Any) -> dict[str, Any]:
+    code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
+    if code is None or not cells:
+        return {}
+    out: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        try:
+            out[name] = cell.cell_contents
+        except ValueError:  # not yet assigned
+            continue
+    return out
+
+
+def caller_names(depth: int) -> dict[str, Any]:
+    """The local names where a decorator was applied: types of a function's body are visible nowhere else.
+
+    Args:
+        depth: Frames above this call.
+    """
+    frame = sys._getframe(depth + 1)
+    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+
+
+def title_of(name: str) -> str:
+    """A name as a title: `read_file` becomes "Read file"."""
+    words = name.replace("_", " ").replace("-", " ").replace(".", " ").split()
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+

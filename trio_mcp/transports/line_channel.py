@@ -1,0 +1,194 @@
+"""The client's side of a connection of newline-delimited messages."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import logging
+from collections import deque
+from typing import Any
+
+import trio
+
+from ..client.channel import Channel, Listener
+from ..errors import ConnectionClosed, ProtocolError
+from ..limits import Limits
+from ..protocol.envelope import (
+    BadMessage,
+    ErrorResponse,
+    Notification,
+    RequestId,
+    Response,
+    encode_notification,
+    encode_request,
+    is_request_id,
+    parse_message,
+)
+from ..protocol.framing import TOO_LONG
+from ..protocol.jsontext import shorten
+from ..protocol.meta import LOG_LEVELS
+from .link import Link
+
+__all__ = ["LineChannel"]
+
+logger = logging.getLogger("trio_mcp.client")
+
+
+class _Pending:
+    """A call that waits for its answer."""
+
+    __slots__ = ("changed", "error", "events", "listener", "result")
+
+    def __init__(self, listener: Listener, events: int) -> None:
+        self.listener = listener
+        self.result: dict[str, Any] | None = None
+        self.error: Exception | None = None
+        self.events: deque[Notification] = deque(maxlen=events)
+        self.changed = trio.lowlevel.ParkingLot()
+
+
+class LineChannel(Channel):
+    """Requests over one link. `read` must run in a task; it ends with the connection.
+
+    Args:
+        link: The messages; whoever opened it closes it.
+        peer: What is at the other end.
+        limits: Bounds.
+    """
+
+    def __init__(self, link: Link, peer: str, limits: Limits) -> None:
+        self._link = link
+        self._peer = peer
+        self._limits = limits
+        self._ids = itertools.count(1)
+        self._pending: dict[RequestId, _Pending] = {}
+        self._closed: ConnectionClosed | None = None
+        self._note = ""
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def note(self) -> str:
+        return self._note
+
+    # -- calling
+
+    async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
+        self._check_open()
+        id = next(self._ids)
+        if listener.progress is not None:
+            params["_meta"]["progressToken"] = id
+        message = encode_request(id, method, params)
+        pending = self._pending[id] = _Pending(listener, self._limits.client_events)
+        try:
+            self._link.post(message, now=True)
+            if self._link.full:
+                await self._link.wait_room()
+            return await self._wait(pending)
+        finally:
+            # Still there: nobody answered, so the caller has left. That is what cancels the work over there.
+            if self._pending.pop(id, None) is not None:
+                self._link.post(
+                    encode_notification("notifications/cancelled", {"requestId": id, "reason": "the caller left"}),
+                    now=True,
+                )
+
+    async def _wait(self, pending: _Pending) -> dict[str, Any]:
+        while True:
+            while pending.events:
+                await _tell(pending.listener, pending.events.popleft())
+            if pending.result is not None:
+                return pending.result
+            if pending.error is not None:
+                raise pending.error
+            await pending.changed.park()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ConnectionClosed(str(self._closed), exit_status=self._closed.exit_status)
+
+    # -- reading
+
+    async def read(self) -> None:
+        """Hand messages to the calls that wait for them, to the end of the connection."""
+        while lines := await self._link.receive():
+            for line in lines:
+                if line is TOO_LONG:
+                    self._odd(f"the server wrote a line over {self._limits.message_bytes} bytes")
+                    continue
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = parse_message(line, self._limits)
+        except BadMessage as exc:
+            shown = shorten(line.decode(errors="replace"))
+            self._odd(f"the server wrote a line that is no message: {shown} ({exc})")
+            if exc.id is not None and exc.id in self._pending:
+                self._settle(exc.id, error=ConnectionClosed(f"the answer of {self._peer} cannot be read: {exc}"))
+            return
+        if isinstance(message, Response):
+            self._settle(message.id, result=message.result)
+        elif isinstance(message, ErrorResponse):
+            error = ProtocolError.from_wire(message.error)
+            if message.id is None:
+                self._odd(f"the server could not read a message: {error}")
+            else:
+                self._settle(message.id, error=error)
+        elif isinstance(message, Notification):
+            self._notified(message)
+        else:
+            self._odd(f"the server sent a request ({message.method}), which this revision does not allow")
+
+    def _settle(
+        self, id: RequestId, *, result: dict[str, Any] | None = None, error: Exception | None = None
+    ) -> None:
+        # An answer to a call that was given up comes late, and is nobody's.
+        pending = self._pending.pop(id, None)
+        if pending is not None:
+            pending.result = result
+            pending.error = error
+            pending.changed.unpark_all()
+
+    def _notified(self, message: Notification) -> None:
+        if message.method == "notifications/progress":
+            token = message.params.get("progressToken")
+            pending = self._pending.get(token) if is_request_id(token) else None  # type: ignore[arg-type]
+            if pending is not None and pending.listener.progress is not None:
+                pending.events.append(message)
+                pending.changed.unpark_all()
+        elif message.method == "notifications/message":
+            rank = LOG_LEVELS.get(str(message.params.get("level")), -1)
+            for pending in self._pending.values():
+                listener = pending.listener
+                if listener.log is not None and rank >= LOG_LEVELS[listener.log_level]:
+                    pending.events.append(message)
+                    pending.changed.unpark_all()
+
+    def _odd(self, text: str) -> None:
+        self._note = text
+        logger.warning("%s: %s", self._peer, text)
+
+    # -- ending
+
+    def close(self, reason: str, exit_status: int | None = None) -> None:
+        """Fail every pending call, and each later one, with `ConnectionClosed`."""
+        if self._closed is None:
+            self._closed = ConnectionClosed(reason, exit_status=exit_status)
+        for id in list(self._pending):
+            self._settle(id, error=ConnectionClosed(str(self._closed), exit_status=self._closed.exit_status))
+
+
+async def _tell(listener: Listener, message: Notification) -> None:
+    params = message.params
+    outcome: Any = None
+    if message.method == "notifications/progress":
+        number = params.get("progress")
+        if listener.progress is not None and isinstance(number, int | float):
+            outcome = listener.progress(number, params.get("total"), params.get("message"))
+    elif listener.log is not None:
+        outcome = listener.log(str(params.get("level")), params.get("data"), params.get("logger"))
+    if inspect.isawaitable(outcome):
+        await outcome
