@@ -1,7 +1,7 @@
 """The smallest useful server: a tool, a resource, a prompt.
 
-    trio-mcp call examples/quickstart.py add a=1 b=2
-    trio-mcp call examples/quickstart.py countdown seconds=3
+trio-mcp call examples/quickstart.py add a=1 b=2
+trio-mcp call examples/quickstart.py countdown seconds=3
 """
 
 import trio

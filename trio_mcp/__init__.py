@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from .transports.process import StdioCommand
 
 __all__ = [
+    "DEFAULT_LIMITS",
     "Audio",
     "CallToolResult",
     "Client",
     "ConnectionClosed",
     "ContentBlock",
     "Context",
-    "DEFAULT_LIMITS",
     "EmbeddedResource",
     "GetPromptResult",
     "HeaderMismatch",

@@ -19,7 +19,7 @@ from .limits import DEFAULT, Limits
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
 from .server.server import ServerBase
-from .transports.line_channel import LineChannel
+from .transports.line_channel import LineChannel, writing
 from .transports.lines import serve_lines
 from .transports.link import Link
 from .transports.memory import memory_streams
@@ -222,16 +222,17 @@ async def _stream_channel(
         await channel.read()
         channel.close(f"{peer} closed the connection")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(link.write_loop)
-        nursery.start_soon(read)
-        try:
-            yield channel
-        finally:
-            nursery.cancel_scope.cancel()
-            with trio.move_on_after(limits.child_reap, shield=True):
-                await link.wait_flushed()
-                await link.aclose()
+    try:
+        async with trio.open_nursery() as nursery, writing(link, nursery, limits):
+            nursery.start_soon(read)
+            try:
+                yield channel
+            finally:
+                channel.close("the client was closed")
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.move_on_after(limits.child_reap, shield=True):
+            await link.aclose()
 
 
 def _own_version() -> str:

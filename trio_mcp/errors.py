@@ -84,8 +84,13 @@ class ProtocolError(MCPError):
     def from_wire(error: dict[str, Any]) -> ProtocolError:
         """The exception for a received `error` member: the class of its code, or `ProtocolError` itself."""
         code = error["code"]
+        data = error.get("data")
+        # Before 2026-07-28 it had a code of its own (server/resources, section Error Handling).
+        if code == -32002 or (code == InvalidParams.code and isinstance(data, dict) and set(data) == {"uri"}):
+            uri = data.get("uri") if isinstance(data, dict) else None
+            return ResourceNotFound(uri if isinstance(uri, str) else None, error["message"])
         cls = _BY_CODE.get(code, ProtocolError)
-        return cls(error["message"], error.get("data"), code=code)
+        return cls(error["message"], data, code=code)
 
     def __str__(self) -> str:
         return f"{self.message} (code {self.code})"
@@ -123,10 +128,16 @@ class ResourceNotFound(InvalidParams):
     """No resource has this URI (-32602 with `data.uri`; resources, section Error Handling).
 
     A handler of a template raises it for values that name nothing.
+
+    Args:
+        uri: Which; without it the one that was asked for.
+        message: Something better to say than "Resource not found".
     """
 
-    def __init__(self, uri: str, message: str | None = None) -> None:
-        super().__init__(message or f"Resource not found: {uri}", {"uri": uri})
+    def __init__(self, uri: str | None = None, message: str | None = None) -> None:
+        self.uri = uri
+        text = message or ("Resource not found" if uri is None else f"Resource not found: {uri}")
+        super().__init__(text, None if uri is None else {"uri": uri})
 
 
 class InternalError(ProtocolError):

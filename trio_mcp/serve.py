@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
 from .errors import MCPError
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
+from .server.lifespan import LifespanT
 from .server.server import ServerBase
 from .transports.lines import serve_lines
 from .transports.link import Link
 from .transports.stdio import open_stdio
 
 __all__ = ["OpenServer", "Server", "open_server", "run_stdio", "serve_stdio", "serve_stream"]
-
-LifespanT = TypeVar("LifespanT")
 
 OpenServer = Engine
 """A server that is open, as `open_server` gives it."""
@@ -114,10 +113,15 @@ async def serve_stream(
             await serve_lines(engine, Link(stream, stream, engine.limits), task_status=task_status)
 
 
-def run_stdio(server: ServerBase[Any]) -> int:
-    """Serve on stdio in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status."""
+def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: None) -> int:
+    """Serve on stdio in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status.
+
+    Args:
+        server: The server.
+        on_ready: Called once the signals are heard, before the first message is read.
+    """
     try:
-        trio.run(_until_signal, server)
+        trio.run(_until_signal, server, on_ready)
     except MCPError as exc:
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
@@ -126,7 +130,7 @@ def run_stdio(server: ServerBase[Any]) -> int:
     return 0
 
 
-async def _until_signal(server: ServerBase[Any]) -> None:
+async def _until_signal(server: ServerBase[Any], on_ready: Callable[[], object]) -> None:
     with unwrapped():
         async with trio.open_nursery() as nursery:
 
@@ -137,6 +141,7 @@ async def _until_signal(server: ServerBase[Any]) -> None:
                         serving.cancel()
 
             await nursery.start(watch)
+            on_ready()
             with trio.CancelScope() as serving:
                 await serve_stdio(server)
             nursery.cancel_scope.cancel()

@@ -41,7 +41,8 @@ def load_server(spec: str, *, debug: bool = False) -> Server[object]:
         return next(iter(servers.values()))
     if not servers:
         raise click.UsageError(f"{path} has no Server: expected a line such as: server = Server('name')")
-    raise click.UsageError(f"{path} has several servers; name one, as in {path}:{next(iter(servers))} ({', '.join(servers)})")
+    names = ", ".join(servers)
+    raise click.UsageError(f"{path} has several servers: {names}; name one, as in {path}:{next(iter(servers))}")
 
 
 def _import(path: str, debug: bool) -> ModuleType:

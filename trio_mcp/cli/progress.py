@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 __all__ = ["Bar"]
@@ -39,4 +40,4 @@ class Bar:
         """Show a progress notification."""
         text = f"{self._what}: {message}" if message else self._what
         # Markup in a server's message is text.
-        self._progress.update(self._task, completed=progress, total=total, description=text.replace("[", r"\["))
+        self._progress.update(self._task, completed=progress, total=total, description=escape(text))

@@ -45,7 +45,9 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
 async def _list(client: Client, as_json: bool) -> int:
     resources, templates = await client.list_resources(), await client.list_resource_templates()
     if as_json:
-        print_json({"resources": [item.raw for item in resources], "resourceTemplates": [item.raw for item in templates]})
+        print_json(
+            {"resources": [item.raw for item in resources], "resourceTemplates": [item.raw for item in templates]}
+        )
         return 0
     if not resources and not templates:
         click.echo(f"{client.server_info.get('name', 'the server')} has no resources", err=True)

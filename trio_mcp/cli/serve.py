@@ -33,12 +33,14 @@ def command(behind: list[str] | None, file: str, debug: bool, log_level: str | N
         raise click.UsageError("serve takes a Python file; a command behind -- is for the other commands")
     level = (log_level or ("debug" if debug else "warning")).upper()
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    server = load_server(file, debug=debug)
-    if debug:
-        server.expose_errors = True
-    if sys.stdin is not None and sys.stdin.isatty():
-        _explain(server, file)
-    return run_stdio(server)
+    try:
+        server = load_server(file, debug=debug)
+        server.expose_errors = server.expose_errors or debug
+        on_terminal = sys.stdin is not None and sys.stdin.isatty()
+        return run_stdio(server, lambda: _explain(server, file) if on_terminal else None)
+    except KeyboardInterrupt:
+        # Before the server was up to hear it.
+        return 0
 
 
 def _explain(server: Server[object], file: str) -> None:
@@ -51,5 +53,7 @@ def _explain(server: Server[object], file: str) -> None:
         else {"command": sys.executable, "args": ["-m", "trio_mcp", "serve", full]}
     )
     config = json.dumps({"mcpServers": {server.name: entry}}, indent=2)
-    click.echo(f"{server!r} serves on standard input and output. For the configuration of a host:\n\n{config}\n", err=True)
+    click.echo(
+        f"{server!r} serves on standard input and output. For the configuration of a host:\n\n{config}\n", err=True
+    )
     click.echo("Waiting for messages, one JSON object a line. Ctrl-C ends the server.", err=True)

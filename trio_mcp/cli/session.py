@@ -80,14 +80,18 @@ async def _run(target: StdioCommand, what: str, work: Callable[[Client], Awaitab
     return outcome[-1]
 
 
+class NoSuch(click.ClickException):
+    """A name that the server does not have; the exit status is that of wrong usage."""
+
+    exit_code = 2
+
+
 def no_such(what: str, name: str, known: Iterable[str]) -> click.ClickException:
-    """The error for a name that the server does not have: it says what there is. The exit status is that of wrong usage."""
+    """The error for a name that the server does not have: it says what there is."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    error = click.ClickException(f"no {what} named {name!r}{hint}. There is: {', '.join(names) or 'none at all'}")
-    error.exit_code = 2
-    return error
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return NoSuch(f"no {what} named {name!r}{hint} There is: {', '.join(names) or 'none at all'}")
 
 
 def print_json(value: Any) -> None:
@@ -106,7 +110,9 @@ def type_name(schema: Any) -> str:
         return " or ".join(orjson.dumps(value).decode() for value in schema["enum"])
     if isinstance(kind, str):
         items = schema.get("items")
-        return f"array of {type_name(items)}" if kind == "array" and items else kind
+        inside = type_name(items)
+        inside = f"({inside})" if " or " in inside else inside
+        return f"array of {inside}" if kind == "array" and items else kind
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return " or ".join(dict.fromkeys(type_name(arm) for arm in schema[key]))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
-import orjson
 
 from .session import no_such, signature_of
 
@@ -36,8 +36,8 @@ def parse_json_object(text: str) -> dict[str, Any]:
         click.UsageError: it is not one.
     """
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as exc:
+        value = json.loads(text)
+    except ValueError as exc:
         raise click.UsageError(f"--json: not JSON: {exc}") from None
     if not isinstance(value, dict):
         raise click.UsageError("--json: expected an object, as in '{\"a\": 1}'")
@@ -68,8 +68,8 @@ def _value(text: str, kinds: set[str] | None) -> Any:
     if kinds == {"string"}:
         return text
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = json.loads(text)
+    except ValueError:
         return text
     if kinds is None or "string" not in kinds:
         return value

@@ -103,13 +103,12 @@ class Client:
             self._info, {}, self.protocol_version, log_level=log_level if on_log else None, extra=meta
         )
         seconds = self.limits.client_timeout if timeout is None else timeout
-        with trio.move_on_after(seconds) as scope:
+        result: dict[str, Any] | None = None
+        with trio.move_on_after(seconds):
             result = await self._channel.call(method, message, Listener(on_progress, on_log, log_level))
-        if scope.cancelled_caught:
-            note = self._channel.note
-            raise RequestTimeout(
-                f"{method}: no answer from {self._channel.peer} within {seconds:g} s{f'; {note}' if note else ''}"
-            )
+        if result is None:
+            note = f"; {self._channel.note}" if self._channel.note else ""
+            raise RequestTimeout(f"{method}: no answer from {self._channel.peer} within {seconds:g} s{note}")
         return complete(result, method)
 
     async def discover(self, *, timeout: float | None = None) -> dict[str, Any]:
@@ -283,5 +282,3 @@ class Client:
                 raise InvalidResponse(f"{method}: nextCursor must be a string")
             params = {"cursor": cursor}
         raise InvalidResponse(f"{method}: more than {self.limits.client_pages} pages; the server repeats itself")
-
-

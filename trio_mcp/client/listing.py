@@ -129,7 +129,9 @@ class PromptInfo:
         """
         name = _text(wire, "name", "prompt")
         arguments = tuple(
-            PromptArgument(_text(item, "name", "prompt argument"), item.get("description"), item.get("required") is True)
+            PromptArgument(
+                _text(item, "name", "prompt argument"), item.get("description"), item.get("required") is True
+            )
             for item in wire.get("arguments") or ()
         )
         return PromptInfo(name, wire.get("title"), wire.get("description"), arguments, wire)

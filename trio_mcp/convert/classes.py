@@ -79,7 +79,7 @@ def shape_of(cls: type, hints: Callable[[type], dict[str, Any]]) -> ClassShape |
                 item.name,
                 types[item.name],
                 item.default is MISSING and item.default_factory is MISSING,
-                item.default if item.default_factory is MISSING else item.default_factory(),
+                _default_of(item),
             )
             for item in dataclasses.fields(cls)
             if item.init
@@ -89,10 +89,11 @@ def shape_of(cls: type, hints: Callable[[type], dict[str, Any]]) -> ClassShape |
         return _typed_dict(cls, hints(cls))
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_field_defaults"):
         types = hints(cls)
-        defaults: dict[str, Any] = cls._field_defaults
+        defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
+        names: tuple[str, ...] = getattr(cls, "_fields", ())
         fields = [
             FieldShape(name, name, types.get(name, Any), name not in defaults, defaults.get(name, MISSING))
-            for name in cls._fields
+            for name in names
         ]
         return ClassShape(fields, cls, check=lambda value: isinstance(value, cls))
     if hasattr(cls, "__struct_fields__") and "msgspec" in sys.modules:
@@ -100,6 +101,11 @@ def shape_of(cls: type, hints: Callable[[type], dict[str, Any]]) -> ClassShape |
     if hasattr(cls, "__attrs_attrs__"):
         return _attrs(cls, hints(cls))
     return None
+
+
+def _default_of(item: dataclasses.Field[Any]) -> Any:
+    factory: Any = item.default_factory
+    return item.default if factory is MISSING else factory()
 
 
 def _typed_dict(cls: Any, types: dict[str, Any]) -> ClassShape:
@@ -296,9 +302,7 @@ class ClassCodec(Codec):
     def owns(self, value: Any) -> bool:
         return self._shape.check(value) and (
             not isinstance(value, dict)
-            or (
-                self._known.issuperset(value) and all(field.name in value for field in self._fields if field.required)
-            )
+            or (self._known.issuperset(value) and all(field.name in value for field in self._fields if field.required))
         )
 
     def unknown_keys(self, value: Any) -> int:
@@ -347,9 +351,7 @@ class PydanticCodec(Codec):
         except pydantic.errors.PydanticUserError as exc:
             raise Unsupported(f"{cls!r}: {str(exc).splitlines()[0]}") from None
         self._error = pydantic.ValidationError
-        self.parts: dict[str, JSONSchema] = {
-            f"{name}.{key}": part for key, part in schema.pop("$defs", {}).items()
-        }
+        self.parts: dict[str, JSONSchema] = {f"{name}.{key}": part for key, part in schema.pop("$defs", {}).items()}
         self.body: JSONSchema = schema
         self._class = cls if isinstance(cls, type) else object
         label = getattr(cls, "__name__", str(cls))

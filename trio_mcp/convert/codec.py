@@ -9,7 +9,7 @@ from typing import Any
 from ..limits import DEFAULT, Limits
 from ..protocol.jsontext import shorten
 
-__all__ = ["Codec", "Mismatch", "Problem", "Unsupported", "kind_of", "kind_name", "render"]
+__all__ = ["Codec", "Mismatch", "Problem", "Unsupported", "counted", "described", "kind_name", "kind_of", "render"]
 
 JSONSchema = dict[str, Any]
 
@@ -41,6 +41,17 @@ def kind_of(value: Any) -> str:
 def kind_name(value: Any) -> str:
     """The JSON Schema name of a JSON value's kind."""
     return _NAMES.get(kind_of(value), type(value).__name__)
+
+
+def described(value: Any) -> str:
+    """A value as an error message names it: `integer 3`, `string "a"`, `null`."""
+    kind, shown = kind_name(value), shorten(value)
+    return kind if kind == shown else f"{kind} {shown}"
+
+
+def counted(count: int, unit: str) -> str:
+    """`1 element`, `2 elements`."""
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
 class Unsupported(Exception):
@@ -90,9 +101,7 @@ class Mismatch(Exception):
         hint = ""
         if type(value) is str and expected.startswith(("array", "object")) and value.lstrip()[:1] in ("[", "{"):
             hint = " (JSON text in a string: pass the value itself)"
-        got = shorten(value)
-        kind = kind_name(value)
-        return Mismatch(Problem(f"expected {expected}, got {kind if kind == got else f'{kind} {got}'}{hint}"))
+        return Mismatch(Problem(f"expected {expected}, got {described(value)}{hint}"))
 
     def under(self, key: str | int, found: list[Problem]) -> None:
         """Add these problems to `found`, seen from the container: each path gets `key`."""

@@ -46,9 +46,7 @@ _ARRAYS: Final[dict[Any, tuple[Any, tuple[type, ...], bool]]] = {
     abc.Set: (set, (abc.Set,), True),
     abc.MutableSet: (set, (abc.MutableSet,), True),
 }
-_OBJECTS: Final = frozenset(
-    {dict, abc.Mapping, abc.MutableMapping, collections.OrderedDict, collections.defaultdict}
-)
+_OBJECTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, collections.OrderedDict, collections.defaultdict})
 _WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
 _BOUNDS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ..protocol.jsontext import shorten
-from .codec import Codec, JSONSchema, Mismatch, Problem, kind_of
+from .codec import Codec, JSONSchema, Mismatch, Problem, counted, described, kind_of
 
 __all__ = ["ArrayCodec", "ConstrainedCodec", "DictCodec", "TupleCodec", "UnionCodec"]
 
@@ -56,7 +56,7 @@ class ArrayCodec(Codec):
         except TypeError:
             raise Mismatch(Problem("elements of a set cannot be arrays or objects")) from None
         if len(made) < len(loaded):
-            raise Mismatch(Problem(f"expected different elements, got {shorten(value)}"))
+            raise Mismatch(Problem(f"expected different elements, got {described(value)}"))
         return made
 
     def dump(self, value: Any) -> Any:
@@ -113,7 +113,7 @@ class TupleCodec(Codec):
 
     def _walk(self, value: Sequence[Any], step: str) -> list[Any]:
         if len(value) != len(self._items):
-            raise Mismatch(Problem(f"expected {self.expects}, got {len(value)} elements"))
+            raise Mismatch(Problem(f"expected {self.expects}, got {counted(len(value), 'element')}"))
         out: list[Any] = []
         found: list[Problem] = []
         for index, (codec, item) in enumerate(zip(self._items, value, strict=True)):
@@ -250,7 +250,7 @@ class UnionCodec(Codec):
                 failed.append(exc)
         if kind in ("dict", "list") and failed:
             raise min(failed, key=lambda exc: len(exc.problems))
-        if len(failed) == 1:
+        if len(failed) == 1 and kind in fitting[0].kinds:
             raise failed[0]
         raise Mismatch.of(value, self.expects)
 
@@ -324,7 +324,7 @@ class ConstrainedCodec(Codec):
         for name, bound in self._bounds.items():
             why = self._broken(name, bound, value, wire)
             if why:
-                raise Mismatch(Problem(f"expected {why}, got {shorten(wire)}"))
+                raise Mismatch(Problem(f"expected {why}, got {described(wire)}"))
 
     def _broken(self, name: str, bound: Any, value: Any, wire: Any) -> str | None:
         if name == "pattern":
@@ -335,8 +335,8 @@ class ConstrainedCodec(Codec):
             if not isinstance(wire, str | list | dict):
                 return None
             fits = len(wire) >= bound if name == "min_length" else len(wire) <= bound
-            unit = "characters" if isinstance(wire, str) else "elements"
-            return None if fits else f"{'at least' if name == 'min_length' else 'at most'} {bound} {unit}"
+            size = counted(bound, "character" if isinstance(wire, str) else "element")
+            return None if fits else f"{'at least' if name == 'min_length' else 'at most'} {size}"
         if isinstance(value, str | list | dict | Set):
             return None
         if name == "multiple_of":

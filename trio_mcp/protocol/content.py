@@ -116,14 +116,13 @@ class ResourceLink:
     def to_wire(self) -> dict[str, Any]:
         """The block as it is sent."""
         wire: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
-        for key, value in (
-            ("title", self.title),
-            ("description", self.description),
-            ("mimeType", self.mime_type),
-            ("size", self.size),
-        ):
-            if value is not None:
-                wire[key] = value
+        optional = {
+            "title": self.title,
+            "description": self.description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+        }
+        wire.update({key: value for key, value in optional.items() if value is not None})
         return _extras(wire, self.annotations, self.meta)
 
 

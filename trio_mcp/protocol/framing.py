@@ -33,9 +33,9 @@ class LineFramer:
         self._held = 0
         self._discarding = False
 
-    def feed(self, data: bytes) -> list[bytes | _TooLong]:
+    def feed(self, data: bytes | bytearray) -> list[bytes | _TooLong]:
         """Take the next bytes; return the lines that they complete, without their line ends."""
-        head, *rest = data.split(b"\n")
+        head, *rest = bytes(data).split(b"\n")
         if not rest:
             self._hold(head)
             return []

@@ -17,7 +17,7 @@ from ..errors import InvalidParams
 from .jsontext import shorten
 from .revisions import Era
 
-__all__ = ["METHODS", "Method", "NOTIFICATIONS"]
+__all__ = ["METHODS", "NOTIFICATIONS", "Method"]
 
 _MODERN: Final = frozenset({Era.MODERN})
 _BOTH: Final = frozenset({Era.MODERN, Era.LEGACY})
@@ -68,7 +68,7 @@ def _explain(exc: fastjsonschema.JsonSchemaValueException) -> str:
     if exc.rule == "type":
         kinds = [exc.rule_definition] if isinstance(exc.rule_definition, str) else exc.rule_definition
         return f"{path} must be {' or '.join(kinds)}, got {shorten(exc.value)}"
-    return f"{path} {exc.message.removeprefix(exc.name).strip()}, got {shorten(exc.value)}"
+    return f"{path} {exc.message.removeprefix(exc.name or '').strip()}, got {shorten(exc.value)}"
 
 
 def _params(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class UriTemplate:
         Raises:
             Climbs: it would match, but a value leaves its segment.
         """
-        if len(uri) > limits.uri_bytes:
+        if len(uri.encode(errors="replace")) > limits.uri_bytes:
             return None
         values: dict[str, str | list[str]] = {}
         at = 0
@@ -237,7 +237,9 @@ def _read(part: _Expression, text: str, values: dict[str, str | list[str]]) -> b
         return True
     if not text.startswith(prefix):
         return False
-    pieces = text[len(prefix) :].split(separator) if not (part.spans and len(part.names) == 1) else [text[len(prefix) :]]
+    pieces = (
+        text[len(prefix) :].split(separator) if not (part.spans and len(part.names) == 1) else [text[len(prefix) :]]
+    )
     if part.named:
         for piece in pieces:
             name, _, raw = piece.partition("=")

@@ -144,7 +144,8 @@ async def run_call(
                 nursery.start_soon(watcher, call)
                 answer = await work(call)
                 nursery.cancel_scope.cancel()
-    if answer is None and call.scope.cancelled_caught and call.open:
+    if call.scope.cancelled_caught and call.open:
+        # Nobody cancelled it, so its deadline passed.
         answer = timed_out(call)
     if answer is not None and call.settle(Settlement.ANSWERED):
         call.outlet.answer(answer)

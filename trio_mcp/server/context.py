@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import trio
 
@@ -12,14 +12,13 @@ from ..protocol.envelope import RequestId
 from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS
 from ..scopes.call import Call
+from .lifespan import LifespanT
 
 if TYPE_CHECKING:
     from .engine import Engine
     from .server import ServerBase
 
 __all__ = ["Context"]
-
-LifespanT = TypeVar("LifespanT")
 
 
 class Context(Generic[LifespanT]):
@@ -153,7 +152,7 @@ class Context(Generic[LifespanT]):
             trio.from_thread.check_cancelled()
         except RuntimeError:
             raise RuntimeError(
-                "ctx.check_cancelled() is for plain 'def' handlers; in an 'async def' use 'await trio.lowlevel.checkpoint()'"
+                "ctx.check_cancelled() is for plain 'def' handlers; in an 'async def' await trio.lowlevel.checkpoint()"
             ) from None
 
 

@@ -92,7 +92,10 @@ class Engine:
         versions = ", ".join(self.server.revisions)
         return UnsupportedVersion(
             f"Unsupported protocol version: this server speaks {versions}, which has no initialize handshake",
-            {"supported": list(self.server.revisions), "requested": wanted if isinstance(wanted, str) else "initialize"},
+            {
+                "supported": list(self.server.revisions),
+                "requested": wanted if isinstance(wanted, str) else "initialize",
+            },
         )
 
     # -- inside the scope
@@ -104,7 +107,7 @@ class Engine:
     async def _perform(self, call: Call) -> bytes:
         try:
             result = await HANDLERS[call.method](self, call)
-            return encode_result(call.id, result if type(result) is bytes else self.encode(result))
+            return encode_result(call.id, result if isinstance(result, bytes) else self.encode(result))
         except ProtocolError as exc:
             return encode_error(call.id, exc)
         except ToolError as exc:
@@ -160,7 +163,9 @@ class Engine:
     def encode(self, result: dict[str, Any]) -> bytes:
         """A result with `resultType` and `serverInfo` (basic/index)."""
         if "_meta" in result or not result:
-            return dumps({**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}})
+            return dumps(
+                {**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}}
+            )
         return dumps(result)[:-1] + self._tail
 
     def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
@@ -207,5 +212,3 @@ async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
                     async with server.lifespan(server) as value:
                         yield Engine(server, value)
             nursery.cancel_scope.cancel()
-
-

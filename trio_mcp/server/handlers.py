@@ -86,7 +86,9 @@ async def call_tool(engine: Engine, call: Call) -> Result:
         return tool_result(tool, value, engine.any)
     except Mismatch as exc:
         engine.log_bad_result(f"tool {name!r}", exc)
-        return error_result(f"Tool {name!r} returned a result that is not valid:\n{render(exc.problems, engine.limits)}")
+        return error_result(
+            f"Tool {name!r} returned a result that is not valid:\n{render(exc.problems, engine.limits)}"
+        )
 
 
 async def read_resource(engine: Engine, call: Call) -> Result:
@@ -97,7 +99,10 @@ async def read_resource(engine: Engine, call: Call) -> Result:
         raise ResourceNotFound(uri)
     values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}")
     call.limit(resource.timeout)
-    value = await resource.handler.call(values, Context(engine, call), engine.threads)
+    try:
+        value = await resource.handler.call(values, Context(engine, call), engine.threads)
+    except ResourceNotFound as exc:
+        raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
     try:
         result = read_result(resource, uri, value, engine.any)
     except Mismatch as exc:
@@ -122,7 +127,7 @@ def find_resource(engine: Engine, uri: str) -> tuple[Resource | None, dict[str, 
         try:
             values = resource.template.match(uri, engine.limits)
         except Climbs as exc:
-            raise InvalidParams(f"Invalid params: uri {shorten(uri)}: {exc}", {"uri": uri}) from None
+            raise InvalidParams(f"Invalid params: uri {shorten(uri)}: {exc}") from None
         if values is not None:
             return resource, values
     return None, {}
@@ -134,7 +139,9 @@ async def get_prompt(engine: Engine, call: Call) -> Result:
     prompt: Prompt | None = engine.registry.prompts.get(name)
     if prompt is None:
         raise InvalidParams(did_you_mean("prompt", name, engine.registry.prompts, engine.limits))
-    values = _text_arguments(prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}")
+    values = _text_arguments(
+        prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}"
+    )
     call.limit(prompt.timeout)
     value = await prompt.handler.call(values, Context(engine, call), engine.threads)
     try:
@@ -164,7 +171,7 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
         raise InvalidParams(f"{what}:\n{render(exc.problems)}") from None
 
 
-HANDLERS: Final[dict[str, Callable[["Engine", Call], Awaitable[Result | bytes]]]] = {
+HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] = {
     "server/discover": discover,
     "tools/list": list_tools,
     "tools/call": call_tool,

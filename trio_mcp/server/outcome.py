@@ -171,7 +171,8 @@ def output_of(handler: Handler, structured: bool | None) -> tuple[Codec | None, 
         RegistrationError: the return type cannot be expressed as JSON.
     """
     annotation = handler.returns
-    unannotated = annotation is Handler.UNANNOTATED or annotation is Any
+    # These promise nothing that a schema could say, and are what people write for lists that mix content.
+    unannotated = annotation in (Handler.UNANNOTATED, Any, object, list, tuple) or annotation == list[Any]
     if structured is False or (structured is None and (unannotated or returns_content(annotation))):
         return None, None
     codec, schema = handler.output()

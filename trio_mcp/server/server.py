@@ -9,13 +9,13 @@ from typing import Any, Final, Generic, TypeVar, overload
 from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
 from ..protocol.revisions import MODERN
+from .lifespan import LifespanT
 from .outcome import output_of
 from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
 from .signature import Handler, caller_names, title_of
 
 __all__ = ["ServerBase"]
 
-LifespanT = TypeVar("LifespanT")
 F = TypeVar("F", bound=Callable[..., Any])
 Icons = Sequence[dict[str, Any]]
 
@@ -80,16 +80,14 @@ class ServerBase(Generic[LifespanT]):
 
     def info(self) -> dict[str, Any]:
         """The `Implementation` object that says who this is."""
-        out: dict[str, Any] = {"name": self.name, "version": self.version}
-        for key, value in (
-            ("title", self.title),
-            ("description", self.description),
-            ("websiteUrl", self.website_url),
-            ("icons", list(self.icons) if self.icons else None),
-        ):
-            if value is not None:
-                out[key] = value
-        return out
+        optional = {
+            "title": self.title,
+            "description": self.description,
+            "websiteUrl": self.website_url,
+            "icons": list(self.icons) if self.icons else None,
+        }
+        given = {key: value for key, value in optional.items() if value is not None}
+        return {"name": self.name, "version": self.version, **given}
 
     @property
     def registry(self) -> Registry:
@@ -368,5 +366,3 @@ def _check_variables(handler: Handler, uri: str, variables: Sequence[str], optio
                 raise handler.error(f"parameter {item.name!r} is not a variable of {uri!r}")
         elif item.name in optional and item.required:
             raise handler.error(f"parameter {item.name!r} needs a default: {uri!r} lets a URI leave it out")
-
-

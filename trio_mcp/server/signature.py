@@ -265,10 +265,9 @@ class Handler:
             values[self._context] = context
         if self.is_async:
             return await self.fn(**values)
-        result = await trio.to_thread.run_sync(
-            functools.partial(self.fn, **values), abandon_on_cancel=True, limiter=threads
-        )
-        # A plain function may hand back a coroutine (a wrapper around an async one): it is run here.
+        # Boxed, since trio refuses a coroutine as the result of a thread; a plain wrapper around an async function
+        # hands one back, and it is run here.
+        (result,) = await trio.to_thread.run_sync(lambda: (self.fn(**values),), abandon_on_cancel=True, limiter=threads)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -292,7 +291,7 @@ def _function_of(fn: Any) -> Any:
             fn = fn.__wrapped__
         elif inspect.ismethod(fn):
             fn = fn.__func__
-        elif not inspect.isroutine(fn) and not inspect.isclass(fn) and hasattr(type(fn), "__call__"):
+        elif not inspect.isroutine(fn) and not inspect.isclass(fn) and callable(fn):
             fn = type(fn).__call__
         else:
             return fn
@@ -307,7 +306,7 @@ def _doc_of(fn: Any, target: Any) -> str | None:
 
 
 def _is_async(fn: Any, target: Any, handler: Handler) -> bool:
-    call = getattr(type(fn), "__call__", None) if not inspect.isroutine(fn) else None
+    call = None if inspect.isroutine(fn) else _function_of(fn)
     for candidate in (fn, target, call):
         if inspect.isasyncgenfunction(candidate) or inspect.isgeneratorfunction(candidate):
             raise handler.error("a generator cannot be a handler; return a list, and report progress as it grows")
@@ -344,5 +343,3 @@ def title_of(name: str) -> str:
     words = name.replace("_", " ").replace("-", " ").replace(".", " ").split()
     text = " ".join(words)
     return text[:1].upper() + text[1:]
-
-

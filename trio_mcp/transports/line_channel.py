@@ -6,6 +6,8 @@ import inspect
 import itertools
 import logging
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -29,7 +31,7 @@ from ..protocol.jsontext import shorten
 from ..protocol.meta import LOG_LEVELS
 from .link import Link
 
-__all__ = ["LineChannel"]
+__all__ = ["LineChannel", "writing"]
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -142,9 +144,7 @@ class LineChannel(Channel):
         else:
             self._odd(f"the server sent a request ({message.method}), which this revision does not allow")
 
-    def _settle(
-        self, id: RequestId, *, result: dict[str, Any] | None = None, error: Exception | None = None
-    ) -> None:
+    def _settle(self, id: RequestId, *, result: dict[str, Any] | None = None, error: Exception | None = None) -> None:
         # An answer to a call that was given up comes late, and is nobody's.
         pending = self._pending.pop(id, None)
         if pending is not None:
@@ -179,6 +179,28 @@ class LineChannel(Channel):
             self._closed = ConnectionClosed(reason, exit_status=exit_status)
         for id in list(self._pending):
             self._settle(id, error=ConnectionClosed(str(self._closed), exit_status=self._closed.exit_status))
+
+
+@asynccontextmanager
+async def writing(link: Link, nursery: trio.Nursery, limits: Limits) -> AsyncIterator[None]:
+    """Write what is posted to a link while the block lasts, and after it what was posted last.
+
+    A cancelled call posts its cancellation while everything is being cancelled, and that message is what stops the work at
+    the other end. So the writer is shielded from what ends the block, and has `limits.child_reap` seconds after it.
+    """
+    shield = trio.CancelScope(shield=True)
+
+    async def write() -> None:
+        with shield:
+            await link.write_loop()
+
+    nursery.start_soon(write)
+    try:
+        yield
+    finally:
+        with trio.move_on_after(limits.child_reap, shield=True):
+            await link.wait_flushed()
+        shield.cancel()
 
 
 async def _tell(listener: Listener, message: Notification) -> None:

@@ -173,7 +173,9 @@ class _Connection:
         await self._link.wait_flushed()
 
 
-async def serve_lines(engine: Engine, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def serve_lines(
+    engine: Engine, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """Serve one connection until its input ends or the scope around this is cancelled. Closes the link.
 
     Either way running requests get `limits.drain_timeout` to finish and their answers are written; then they are
@@ -220,5 +222,3 @@ async def _write(link: Link, scope: trio.CancelScope) -> None:
     await link.write_loop()
     # Nobody takes our answers any more: nothing that still runs can be delivered.
     scope.cancel()
-
-

@@ -120,7 +120,7 @@ class Link:
             await self._room.park()
 
     async def write_loop(self) -> None:
-        """Write what is posted; returns when the peer is gone."""
+        """Write what is posted; returns when the peer is gone. Once it was cancelled nothing may be posted any more."""
         while not self.broken:
             if not self._out:
                 await self._wake.park()
@@ -134,8 +134,8 @@ class Link:
                 self._break()
             finally:
                 self._writing = False
-            self._out_bytes -= len(data)
-            self._room.unpark_all()
+                self._out_bytes -= len(data)
+                self._room.unpark_all()
 
     def _break(self) -> None:
         self.broken = True

@@ -21,7 +21,7 @@ import trio
 from ..errors import ConnectionClosed
 from ..limits import Limits
 from ..protocol.framing import LineFramer
-from .line_channel import LineChannel
+from .line_channel import LineChannel, writing
 from .link import Link
 
 __all__ = ["StdioCommand", "open_process_channel"]
@@ -68,6 +68,7 @@ class _Child:
         self.link = Link(process.stdout, process.stdin, limits, fd=fd)
         self.channel = LineChannel(self.link, str(command), limits)
         self._tail = b""
+        self._stderr_lines = LineFramer(limits.message_bytes)
         self._stderr_done = trio.Event()
         self._stdout_done = trio.Event()
 
@@ -94,12 +95,11 @@ class _Child:
     async def read_stderr(self) -> None:
         assert self.process.stderr is not None
         tell = self._command.on_stderr or (lambda line: logger.info("%s", line))
-        framer = LineFramer(self._limits.message_bytes)
         try:
             async for data in self.process.stderr:
                 self._tail = (self._tail + data)[-self._limits.stderr_tail :]
-                self._tell(tell, framer.feed(bytes(data)))
-            self._tell(tell, framer.end())
+                self._tell(tell, self._stderr_lines.feed(data))
+            self._tell(tell, self._stderr_lines.end())
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
@@ -123,7 +123,9 @@ class _Child:
         else:
             how = f"exited with status {status}"
         last = self._tail.decode(errors="replace").strip().splitlines()
-        words = f"; the last it said: {' / '.join(line.strip() for line in last[-3:])}" if last else ""
+        # Whoever listens to its standard error has read them already.
+        unheard = bool(last) and self._command.on_stderr is None
+        words = f"; the last it said: {' / '.join(line.strip() for line in last[-3:])}" if unheard else ""
         return f"the server process ({self._command}) {how}{words}"
 
     # -- the end
@@ -137,7 +139,7 @@ class _Child:
         async with trio.open_nursery() as nursery:
             # Still read what it writes: a process that waits for a full pipe cannot exit.
             nursery.start_soon(_drain, self.process.stdout, self._stdout_done)
-            nursery.start_soon(_drain, self.process.stderr, trio.Event())
+            nursery.start_soon(self.read_stderr)
             await self.link.send_eof()
             with trio.move_on_after(limits.child_exit):
                 await self.process.wait()
@@ -184,14 +186,14 @@ async def open_process_channel(command: StdioCommand, limits: Limits) -> AsyncIt
         raise ConnectionClosed(f"cannot start the server ({command}): {exc.strerror or exc}") from exc
     child = _Child(process, command, limits)
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(child.link.write_loop)
+        async with trio.open_nursery() as nursery, writing(child.link, nursery, limits):
             nursery.start_soon(child.read)
             nursery.start_soon(child.watch)
             nursery.start_soon(child.read_stderr)
             try:
                 yield child.channel
             finally:
+                child.channel.close("the client was closed")
                 nursery.cancel_scope.cancel()
     finally:
         total = limits.child_exit + limits.child_terminate + 2 * limits.child_reap

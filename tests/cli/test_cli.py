@@ -1,0 +1,378 @@
+"""The command line: every command, what it prints where, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SERVER = '''
+import trio
+from trio_mcp import Context, Image, ResourceContents, Server, ToolError
+
+server = Server("shop", version="2", instructions="Sells things.")
+
+@server.tool
+async def add(a: int, b: int = 10) -> int:
+    """Add two numbers.
+
+    Exactly.
+    """
+    return a + b
+
+@server.tool
+async def describe(text: str, tags: list[str] | None = None, ratio: float = 1, note: str | int | None = None) -> str:
+    return repr((text, tags, ratio, note))
+
+@server.tool
+async def refuse() -> str:
+    raise ToolError("not today")
+
+@server.tool
+async def picture() -> Image:
+    return Image(b"12345")
+
+@server.tool
+async def slow(seconds: float, ctx: Context) -> str:
+    """Sleep, and say when it is over."""
+    import sys
+    try:
+        for step in range(int(seconds * 10)):
+            await ctx.report_progress(step, total=seconds * 10, message=f"step [{step}]")
+            await ctx.log("info", f"at {step}")
+            await trio.sleep(0.1)
+    finally:
+        print("the tool ended", file=sys.stderr, flush=True)
+    return "slept"
+
+@server.resource("text://fixed")
+def fixed() -> str:
+    """A fixed text."""
+    return "fixed text"
+
+@server.resource("bytes://{name}")
+def data(name: str) -> bytes:
+    return name.encode() + b"\\x00"
+
+@server.prompt
+def greet(name: str, mood: str = "fine") -> str:
+    """Greet somebody."""
+    return f"Hello {name}, {mood}?"
+'''
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> str:
+    path = tmp_path / "shop.py"
+    path.write_text(SERVER)
+    return str(path)
+
+
+def run(*args: str, **options: object) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "trio_mcp", *args],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        **options,  # type: ignore[call-overload]
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+# -- calling
+
+
+def test_call_prints_the_result(shop: str) -> None:
+    assert run("call", shop, "add", "a=1", "b=2") == (0, "3\n", "")
+    assert run("call", shop, "add", "a=-1") == (0, "9\n", "")
+    assert run("call", f"{shop}:server", "add", "a=1") == (0, "11\n", "")
+    assert run("call", shop, "picture") == (0, "[image image/png, 5 bytes]\n", "")
+
+
+def test_values_are_read_as_the_tool_wants_them(shop: str) -> None:
+    assert run("call", shop, "describe", "text=3", 'tags=["a", "b"]', "ratio=0.5", "note=7") == (
+        0,
+        "('3', ['a', 'b'], 0.5, 7)\n",
+        "",
+    )
+    assert run("call", shop, "describe", 'text={"a": "=b"}', "note=null")[1] == '(\'{"a": "=b"}\', None, 1, None)\n'
+    assert run("call", shop, "describe", "text=", "note=seven")[1] == "('', None, 1, 'seven')\n"
+
+
+def test_arguments_as_json_and_the_result_as_json(shop: str) -> None:
+    assert run("call", shop, "add", "--json", '{"a": 1, "b": 4}') == (0, "5\n", "")
+    assert run("call", shop, "add", "--json", '{"a": 1, "b": 4}', "b=5") == (0, "6\n", "")
+    for args in (["a=1", "b=2", "--json"], ["--json", "a=1", "b=2"], ["--json", '{"a": 1, "b": 2}', "--json"]):
+        status, out, _ = run("call", shop, "add", *args)
+        assert (status, json.loads(out)["structuredContent"]) == (0, 3)
+    for bad, why in (("[1]", "expected an object"), ("{", "not JSON")):
+        status, out, errors = run("call", shop, "add", "--json", bad)
+        assert (status, out) == (2, "")
+        assert why in errors
+
+
+def test_a_tool_that_fails_is_status_1_and_speaks_on_standard_error(shop: str) -> None:
+    assert run("call", shop, "refuse") == (1, "", "not today\n")
+    status, out, errors = run("call", shop, "add", "a=x")
+    assert (status, out) == (1, "")
+    assert errors == "Invalid arguments for tool 'add':\na: expected integer, got string \"x\"\n"
+    status, out, _ = run("call", shop, "refuse", "--json")
+    assert (status, json.loads(out)["isError"]) == (1, True)
+
+
+def test_a_command_behind_two_dashes_is_a_target(shop: str) -> None:
+    server = [sys.executable, "-m", "trio_mcp", "serve", shop]
+    assert run("call", "add", "a=1", "b=2", "--", *server) == (0, "3\n", "")
+    assert run("tools", "--json", "--", *server)[0] == 0
+
+
+def test_log_lines_are_shown_when_asked_for(shop: str) -> None:
+    status, out, errors = run("call", shop, "slow", "seconds=0.2", "--log", "info")
+    assert (status, out) == (0, "slept\n")
+    assert errors.splitlines()[:2] == ["info: at 0", "info: at 1"]
+
+
+def test_a_timeout_is_status_3(shop: str) -> None:
+    status, out, errors = run("call", shop, "slow", "seconds=30", "--timeout", "0.5")
+    assert (status, out) == (3, "")
+    assert "trio-mcp: tools/call: no answer from" in errors
+    assert "within 0.5 s" in errors
+
+
+# -- lists, resources, prompts
+
+
+def test_tools_are_listed_with_their_arguments(shop: str) -> None:
+    status, out, errors = run("tools", shop)
+    assert (status, errors) == (0, "")
+    assert out.startswith("add(a: integer, [b: integer]) -> integer\n    Add two numbers.\n\n    Exactly.\n")
+    assert "describe(text: string, [tags: array of string or null], [ratio: number]," in out
+    names = [tool["name"] for tool in json.loads(run("tools", shop, "--json")[1])]
+    assert names == ["add", "describe", "refuse", "picture", "slow"]
+
+
+def test_read(shop: str) -> None:
+    assert run("read", shop, "text://fixed") == (0, "fixed text\n", "")
+    assert run("read", shop) == (0, "text://fixed\n    A fixed text.\nbytes://{name}\n", "")
+    done = subprocess.run(
+        [sys.executable, "-m", "trio_mcp", "read", shop, "bytes://ab"], capture_output=True, timeout=30, check=True
+    )
+    assert done.stdout == b"ab\x00"
+    assert json.loads(run("read", shop, "text://fixed", "--json")[1])["contents"][0]["text"] == "fixed text"
+    status, out, errors = run("read", shop, "text://other")
+    assert (status, out) == (2, "")
+    assert errors.endswith("Resource not found: text://other. There is: text://fixed, bytes://{name}\n")
+
+
+def test_prompt(shop: str) -> None:
+    assert run("prompt", shop, "greet", "name=Bo") == (0, "user: Hello Bo, fine?\n", "")
+    assert run("prompt", shop) == (0, "greet(name, [mood])\n    Greet somebody.\n", "")
+    assert run("prompt", shop, "greet")[::2] == (
+        2,
+        "Usage: trio-mcp prompt [OPTIONS] [TARGET] [NAME] [NAME=VALUE]...\nTry 'trio-mcp prompt --help' for help.\n\nError: prompt 'greet' needs name\n",
+    )
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["call", "{shop}", "ad", "a=1"], "no tool named 'ad'; did you mean 'add'? There is: add, describe, refuse"),
+        (["call", "{shop}", "add", "c=1"], "no argument of add(a: integer, [b: integer]) named 'c'. There is: a, b"),
+        (["call", "{shop}", "refuse", "c=1"], "tool 'refuse' takes no arguments, got 'c'"),
+        (["call", "{shop}", "add", "a"], "'a' is not an argument; expected name=value"),
+        (["call", "{shop}", "add", "a=1", "a=2"], "argument 'a' is given twice"),
+        (["call", "{shop}"], "missing TOOL; 'trio-mcp tools TARGET' lists them"),
+        (["call"], "missing TARGET: a Python file with a server in it, or a command behind --"),
+        (["call", "{shop}", "add", "a=1", "--log", "loud"], "no log level named 'loud'"),
+        (["tools", "nowhere.py"], "there is no file 'nowhere.py'"),
+        (["tools", "http://h/mcp"], "'http://h/mcp' is a URL"),
+        (["tools", "--"], "nothing behind --"),
+        (["tools", "{shop}", "more"], "unexpected 'more'"),
+        (["prompt", "{shop}", "gret"], "no prompt named 'gret'; did you mean 'greet'?"),
+        (["prompt", "{shop}", "greet", "nam=x"], "no argument of prompt 'greet' named 'nam'; did you mean 'name'?"),
+        (["serve", "{shop}:other"], "has no Server named 'other'; its servers are: server"),
+        (["serve", "nowhere.py"], "there is no file 'nowhere.py'"),
+        (["serve", "nowhere"], "there is no file 'nowhere' (expected FILE.py)"),
+        (["serve"], "Missing argument 'FILE[:NAME]'"),
+        (["sreve", "{shop}"], "no command 'sreve'; there is: serve, tools, call, read, prompt"),
+        (["tools", "--jsn", "{shop}"], "No such option"),
+    ],
+)
+def test_a_mistake_says_what_there_is_and_is_status_2(args: list[str], words: str, shop: str) -> None:
+    status, out, errors = run(*[arg.replace("{shop}", shop) for arg in args])
+    assert (status, out) == (2, "")
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+def test_a_server_that_cannot_be_started_is_status_3(tmp_path: Path) -> None:
+    assert run("tools", "--", "no-such-program") == (
+        3,
+        "",
+        "trio-mcp: cannot start the server (no-such-program): No such file or directory\n",
+    )
+    status, _, errors = run("tools", "--", "sh", "-c", "echo why >&2; exit 4")
+    assert status == 3
+    assert errors.splitlines() == [
+        "why",
+        "trio-mcp: the server process (sh -c 'echo why >&2; exit 4') exited with status 4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import nothing_of_the_kind", "ModuleNotFoundError: No module named 'nothing_of_the_kind' (line 1)"),
+        ("x = (", "broken.py:1: '(' was never closed"),
+        ("x = 1\n1 / 0", "ZeroDivisionError: division by zero (line 2); --debug shows the traceback"),
+        ("x = 1", "has no Server: expected a line such as: server = Server('name')"),
+        (
+            "from trio_mcp import Server\na = Server('a')\nb = Server('b')",
+            "has several servers: a, b; name one, as in",
+        ),
+        (
+            "from trio_mcp import Server\ns = Server('s')\n@s.tool\ndef f(*a): ...",
+            "tool 'f': parameter '*a': a variable number of arguments cannot be described (line",
+        ),
+        ("raise SystemExit(9)", "ended the process when it was imported (status 9)"),
+    ],
+)
+def test_a_file_that_cannot_be_served_says_why(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    status, out, errors = run("serve", str(path))
+    assert status == 2
+    assert out == ""
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+def test_help_and_version() -> None:
+    status, out, _ = run("--help")
+    assert status == 0
+    for command in ("serve", "tools", "call", "read", "prompt"):
+        assert f"\n  {command}" in out
+        assert run(command, "--help")[0] == 0
+    assert run("--version")[1].startswith("trio-mcp, version ")
+    assert run()[0] in (0, 2)
+
+
+# -- terminals and interrupts
+
+
+def terminal(*args: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The command on a pseudo terminal; gives the process and the master side."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trio_mcp", *args],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(slave)
+    return process, master
+
+
+def read_until(master: int, words: str, timeout: float = 15) -> str:
+    """What a terminal shows, up to and with these words."""
+    seen = b""
+    end = time.monotonic() + timeout
+    while words.encode() not in seen:
+        assert select.select([master], [], [], max(0, end - time.monotonic()))[0], f"not seen: {words!r} in {seen!r}"
+        try:
+            data = os.read(master, 4096)
+        except OSError:
+            data = b""
+        assert data, f"ended without {words!r}: {seen!r}"
+        seen += data
+    return seen.decode()
+
+
+def test_an_interrupt_stops_the_tool_on_the_server_and_says_so(shop: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trio_mcp", "call", shop, "slow", "seconds=60", "--log", "info"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "info: at 0\n"
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert time.monotonic() - begin < 2
+    assert out == ""
+    assert "trio-mcp: interrupted; the server was told to stop 'slow'" in errors
+    assert "the tool ended" in errors
+    assert "Traceback" not in errors
+
+
+def test_progress_is_a_bar_on_a_terminal(shop: str) -> None:
+    process, master = terminal("call", shop, "slow", "seconds=1")
+    shown = read_until(master, "slept")
+    assert process.wait(10) == 0
+    os.close(master)
+    # Which steps are drawn depends on the machine; a server's text in brackets is no markup.
+    assert any(f"step [{step}]" in shown for step in range(10))
+    assert "/10" in shown
+
+
+def test_serve_on_a_terminal_prints_the_configuration_and_ends_with_an_interrupt(shop: str) -> None:
+    process, master = terminal("serve", shop)
+    shown = read_until(master, "Ctrl-C ends the server.")
+    config = json.loads(shown[shown.index("{") : shown.rindex("}") + 1])
+    entry = config["mcpServers"]["shop"]
+    assert entry["args"][-2:] == ["serve", shop]
+    assert Path(entry["command"]).is_absolute()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
+    os.close(master)
+
+
+def test_the_printed_configuration_starts_the_server(shop: str) -> None:
+    process, master = terminal("serve", shop)
+    shown = read_until(master, "Ctrl-C ends the server.")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    os.close(master)
+    entry = json.loads(shown[shown.index("{") : shown.rindex("}") + 1])["mcpServers"]["shop"]
+    assert run("call", "add", "a=1", "--", entry["command"], *entry["args"]) == (0, "11\n", "")
+
+
+def test_serve_debug_shows_the_error_to_the_client(tmp_path: Path) -> None:
+    path = tmp_path / "leaky.py"
+    path.write_text(
+        "from trio_mcp import Server\ns = Server('s')\n@s.tool\ndef f() -> int:\n    raise RuntimeError('the reason')\n"
+    )
+    server = [sys.executable, "-m", "trio_mcp", "serve", str(path)]
+    status, _, errors = run("call", "f", "--", *server)
+    assert status == 1
+    assert "RuntimeError: the reason" in errors, "the log of the server, on its standard error, has it"
+    assert not errors.splitlines()[-1].endswith("the reason")
+    status, _, errors = run("call", "f", "--", *server, "--debug")
+    assert errors.splitlines()[-1].endswith("RuntimeError: the reason")
+
+
+def test_output_into_a_closed_pipe_is_quiet(shop: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m trio_mcp tools {shop} | true"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,1 @@
+"""Other people's clients and servers against ours."""

@@ -1,0 +1,174 @@
+"""One settlement a call, whoever comes first."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trio_mcp.protocol.meta import RequestMeta
+from trio_mcp.scopes.call import Call, Settlement, run_call
+
+
+class Sent:
+    """An outlet that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.notes: list[bytes] = []
+        self.answers: list[bytes] = []
+
+    async def send(self, message: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self.notes.append(message)
+
+    def answer(self, message: bytes) -> None:
+        self.answers.append(message)
+
+
+def make(timeout: float = 100) -> tuple[Call, Sent]:
+    sent = Sent()
+    return Call(1, "tools/call", {}, RequestMeta("2026-07-28", {}), sent, timeout), sent
+
+
+def late(call: Call) -> bytes:
+    return b"late"
+
+
+async def test_an_answer_is_sent_once_and_a_cancel_after_it_loses() -> None:
+    call, sent = make()
+
+    async def work(call: Call) -> bytes:
+        return b"done"
+
+    await run_call(call, work, late)
+    assert sent.answers == [b"done"]
+    assert call.settlement is Settlement.ANSWERED
+    assert not call.cancel("too late")
+    assert not call.scope.cancel_called
+
+
+async def test_a_cancel_ends_the_worker_and_nothing_is_sent_after_it(autojump_clock: MockClock) -> None:
+    call, sent = make()
+    ended = trio.Event()
+
+    async def work(call: Call) -> bytes:
+        try:
+            await trio.sleep(50)
+        finally:
+            ended.set()
+            # Whoever cleans up may still try to talk; nobody listens.
+            with trio.CancelScope(shield=True):
+                await call.notify("notifications/progress", {"progress": 1})
+        return b"done"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_call, call, work, late)
+        await trio.sleep(1)
+        assert call.cancel("by the client")
+    assert ended.is_set()
+    assert trio.current_time() < 10
+    assert (sent.notes, sent.answers) == ([], [])
+    assert call.reason == "by the client"
+
+
+async def test_a_cancel_in_the_same_tick_as_the_answer_drops_the_answer() -> None:
+    call, sent = make()
+
+    async def work(call: Call) -> bytes:
+        call.cancel("meets the answer")
+        return b"done"
+
+    await run_call(call, work, late)
+    assert sent.answers == []
+    assert call.settlement is Settlement.CANCELLED
+
+
+async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
+    call, sent = make()
+    call.cancel("before its turn")
+
+    async def work(call: Call) -> bytes:
+        raise AssertionError("user code ran")
+
+    await run_call(call, work, late)
+    assert sent.answers == []
+
+
+async def test_the_deadline_answers_for_the_worker(autojump_clock: MockClock) -> None:
+    call, sent = make(timeout=3)
+
+    async def work(call: Call) -> bytes:
+        await trio.sleep(50)
+        return b"done"
+
+    await run_call(call, work, late)
+    assert trio.current_time() == pytest.approx(3)
+    assert sent.answers == [b"late"]
+
+
+async def test_a_worker_may_narrow_its_own_deadline(autojump_clock: MockClock) -> None:
+    call, sent = make(timeout=30)
+
+    async def work(call: Call) -> bytes:
+        call.limit(None)
+        call.limit(2)
+        await trio.sleep(50)
+        return b"done"
+
+    await run_call(call, work, late)
+    assert trio.current_time() == pytest.approx(2)
+    assert sent.answers == [b"late"]
+
+
+async def test_a_cancellation_from_outside_passes_through_and_answers_nothing() -> None:
+    call, sent = make()
+    with trio.CancelScope() as outer:
+        outer.cancel()
+        await run_call(call, lambda call: trio.sleep_forever(), late)  # type: ignore[arg-type, return-value]
+    assert outer.cancelled_caught
+    assert sent.answers == []
+
+
+async def test_the_watcher_shares_the_scope_and_ends_with_the_worker(autojump_clock: MockClock) -> None:
+    call, sent = make()
+    events: list[str] = []
+
+    async def watcher(call: Call) -> None:
+        try:
+            await trio.sleep(5)
+            events.append("peer gone")
+            call.cancel("the peer is gone")
+            await trio.sleep_forever()
+        finally:
+            events.append("watcher ended")
+
+    async def quick(call: Call) -> bytes:
+        await trio.sleep(1)
+        return b"done"
+
+    await run_call(call, quick, late, watcher)
+    assert (events, sent.answers) == (["watcher ended"], [b"done"])
+
+    call, sent = make()
+    events.clear()
+
+    async def slow(call: Call) -> bytes:
+        try:
+            await trio.sleep(50)
+        finally:
+            events.append("worker ended")
+        return b"done"
+
+    await run_call(call, slow, late, watcher)
+    assert sent.answers == []
+    assert events[0] == "peer gone"
+    assert sorted(events[1:]) == ["watcher ended", "worker ended"]
+
+
+async def test_notify_always_checkpoints() -> None:
+    call, _ = make()
+    with trio.testing.assert_checkpoints():
+        await call.notify("notifications/progress", {})
+    call.cancel("over")
+    with trio.testing.assert_checkpoints():
+        await call.notify("notifications/progress", {})
