@@ -1,8 +1,8 @@
 """The sessions that check the project: the same for a person and for CI (`.ci/run`).
 
-    nox                     everything that CI runs
-    nox -s tests            the tests, against the built wheel
-    nox -s bench            the benchmarks, which set up the peers that they compare with
+nox                     everything that CI runs
+nox -s tests            the tests, against the built wheel
+nox -s bench            the benchmarks, which set up the peers that they compare with
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy strict and pyright, with the public names complete."""
     session.install(".[test]", "mypy>=1.13", "pyright[nodejs]>=1.1.389")
+    python = ["--pythonpath", str(Path(session.bin) / "python")]
     session.run("mypy")
-    session.run("pyright", "--pythonpath", str(Path(session.bin) / "python"))
-    session.run("pyright", "--pythonpath", str(Path(session.bin) / "python"), "--verifytypes", "trio_mcp", "--ignoreexternal")
+    session.run("pyright", *python)
+    session.run("pyright", *python, "--verifytypes", "trio_mcp", "--ignoreexternal")
 
 
 @nox.session

@@ -196,11 +196,10 @@ async def test_a_call_has_a_timeout_of_its_own(autojump_clock: MockClock) -> Non
 
 async def test_leaving_the_client_stops_what_it_started(autojump_clock: MockClock) -> None:
     server, events = make()
-    async with open_server(server) as running, trio.open_nursery() as nursery:
-        async with open_client(running) as client:
-            nursery.start_soon(ignore_closed, client.call_tool("slow", {"seconds": 60}))
-            await wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
+    async with open_server(server) as running, trio.open_nursery() as nursery, open_client(running) as client:
+        nursery.start_soon(ignore_closed, client.call_tool("slow", {"seconds": 60}))
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
     assert events == ["start", "end"]
 
 

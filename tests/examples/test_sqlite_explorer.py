@@ -318,5 +318,5 @@ async def test_cancelling_gives_the_thread_back(
 
 async def threads_free(running: OpenServer) -> None:
     """A thread counts until its function returns, whatever became of the call."""
-    while running.threads.borrowed_tokens:  # noqa: ASYNC110 - the end of a thread wakes nobody
+    while running.threads.borrowed_tokens:
         await trio.sleep(0.01)

@@ -120,11 +120,16 @@ async def test_a_worker_may_narrow_its_own_deadline(autojump_clock: MockClock) -
     assert sent.answers == [b"late"]
 
 
+async def forever(call: Call) -> bytes:
+    await trio.sleep_forever()
+    return b"never"
+
+
 async def test_a_cancellation_from_outside_passes_through_and_answers_nothing() -> None:
     call, sent = make()
     with trio.CancelScope() as outer:
         outer.cancel()
-        await run_call(call, lambda call: trio.sleep_forever(), late)  # type: ignore[arg-type, return-value]
+        await run_call(call, forever, late)
     assert outer.cancelled_caught
     assert sent.answers == []
 

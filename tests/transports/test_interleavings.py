@@ -95,28 +95,27 @@ class Model:
 
 async def play(actions: list[Any], ending: str, cuts: list[int]) -> None:
     seen, model = Handlers(), Model()
-    async with open_raw(make_server(seen)) as peer:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(listen, peer, model)
-            for tag, action in enumerate(actions):
-                await perform(peer, model, tag, action, cuts)
-            # Everything that is running may run out, unless the connection ends first.
-            if ending == "leave":
-                await trio.sleep(500)
-            before = dict(model.open)
-            now = trio.current_time()
-            if ending == "close input":
-                await peer.close_input()
-            elif ending == "vanish":
-                await peer.vanish()
-            elif ending == "cancel the serving":
-                peer.serving.cancel()
-            else:
-                await peer.close_input()
-            await peer.ended.wait()
-            assert trio.current_time() - now <= DRAIN + 0.01
-            await wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
+    async with open_raw(make_server(seen)) as peer, trio.open_nursery() as nursery:
+        nursery.start_soon(listen, peer, model)
+        for tag, action in enumerate(actions):
+            await perform(peer, model, tag, action, cuts)
+        # Everything that is running may run out, unless the connection ends first.
+        if ending == "leave":
+            await trio.sleep(500)
+        before = dict(model.open)
+        now = trio.current_time()
+        if ending == "close input":
+            await peer.close_input()
+        elif ending == "vanish":
+            await peer.vanish()
+        elif ending == "cancel the serving":
+            peer.serving.cancel()
+        else:
+            await peer.close_input()
+        await peer.ended.wait()
+        assert trio.current_time() - now <= DRAIN + 0.01
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
 
     assert model.errors == []
     assert sorted(seen.started) == sorted(seen.finished), "a handler is still running"

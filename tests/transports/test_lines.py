@@ -283,7 +283,7 @@ async def test_a_cancel_reaches_the_handler_and_nothing_more_is_sent(autojump_cl
 
 
 async def test_cancels_that_name_no_running_call_are_ignored(autojump_clock: MockClock) -> None:
-    server, log = make()
+    server, _ = make()
     async with open_raw(server) as peer:
         await peer.send(call(1, "slow", seconds=1))
         await wait_all_tasks_blocked()
@@ -694,6 +694,14 @@ async def test_plain_functions_run_side_by_side_and_block_nobody() -> None:
         assert text_of(await peer.receive()) == "quick"
         await trio.to_thread.run_sync(barrier.wait, 10)
         assert [text_of(await peer.receive()) for _ in range(3)] == ["met"] * 3
+
+
+async def test_a_malformed_notification_is_not_answered(autojump_clock: MockClock) -> None:
+    server, _ = make()
+    async with open_raw(server) as peer:
+        await peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": [1]})
+        await peer.send({"jsonrpc": "2.0", "method": "notifications/anything", "params": "x"})
+        assert await peer.nothing_for(1)
 
 
 async def test_responses_of_a_client_are_ignored() -> None:

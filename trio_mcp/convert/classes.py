@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..protocol.jsontext import dumps, find_unwritable
+from ..protocol.jsontext import dumps, find_unwritable, shorten
 from .codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
 
 __all__ = ["ClassCodec", "ClassShape", "FieldShape", "PydanticCodec", "field_names", "shape_of"]
@@ -256,8 +256,12 @@ class ClassCodec(Codec):
             elif field.required:
                 Mismatch(Problem(f"missing, expected {field.codec.expects}")).under(field.name, found)
         tag = self._shape.tag
-        if tag is not None and value.get(tag[0], MISSING) != tag[1]:
-            Mismatch.of(value.get(tag[0]), str(tag[1])).under(tag[0], found)
+        if tag is not None:
+            came = value.get(tag[0], MISSING)
+            if came is MISSING:
+                Mismatch(Problem(f"missing, expected {shorten(tag[1])}")).under(tag[0], found)
+            elif type(came) is bool or came != tag[1]:
+                Mismatch.of(came, shorten(tag[1])).under(tag[0], found)
         if self._shape.closed and not self._known.issuperset(value):
             names = ", ".join(self._known_in_order())
             for name in value:
@@ -268,7 +272,9 @@ class ClassCodec(Codec):
         try:
             return self._shape.make(**values)
         except (ValueError, TypeError) as exc:  # the class checks its own values
-            raise Mismatch(Problem(f"{self._cls.__name__}: {exc}")) from exc
+            # attrs puts the attribute, the rule and the value behind its sentence.
+            why = exc.args[0] if exc.args and isinstance(exc.args[0], str) else exc
+            raise Mismatch(Problem(f"{self._cls.__name__}: {' '.join(str(why).split())}")) from exc
 
     def _known_in_order(self) -> list[str]:
         return [field.name for field in self._fields]
@@ -288,6 +294,8 @@ class ClassCodec(Codec):
                 continue
             try:
                 out[field.name] = field.codec.dump(item)
+            except RecursionError:
+                raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
             except Mismatch as exc:
                 exc.under(field.name, found)
         if isinstance(value, dict) and not self._known.issuperset(value):

@@ -8,13 +8,14 @@ import decimal
 import enum
 import os
 import pathlib
+import re
 import sys
 import types
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from ..protocol.jsontext import find_unwritable
+from ..protocol.jsontext import find_unwritable, shorten
 from .classes import ClassCodec, PydanticCodec, shape_of
 from .codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
 from .containers import ArrayCodec, ConstrainedCodec, DictCodec, TupleCodec, UnionCodec
@@ -139,13 +140,13 @@ class Compiler:
 
     def _annotated(self, inner: Any, notes: list[Any]) -> Codec:
         codec = self.compile(inner)
-        bounds: dict[str, Any] = {}
+        bounds: list[tuple[str, Any]] = []
         extra: JSONSchema = {}
         for note in _flatten(notes):
             for name in _BOUNDS:
                 bound = getattr(note, name, None)
                 if bound is not None and not callable(bound):
-                    bounds[name] = bound.pattern if hasattr(bound, "pattern") else bound
+                    bounds.append((name, bound.pattern if hasattr(bound, "pattern") else bound))
             for name in ("title", "description", "examples"):
                 value = getattr(note, name, None)
                 if value and not callable(value) and not isinstance(note, str):
@@ -187,14 +188,14 @@ class Compiler:
             return TupleCodec([self.compile(arg) for arg in args])
         if cls in _OBJECTS:
             key, item = args if len(args) == 2 else (str, Any)
-            return self._object(key, item)
+            return self._object(cls, key, item)
         if not isinstance(cls, type):
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
         if issubclass(cls, enum.Enum):
             return enum_codec(cls)
         return self._named(annotation, cls, args)
 
-    def _object(self, key: Any, item: Any) -> Codec:
+    def _object(self, cls: Any, key: Any, item: Any) -> Codec:
         codec = self.compile(key)
         if codec.kinds == {"int"} and not isinstance(codec, IntCodec):
             raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
@@ -203,7 +204,7 @@ class Compiler:
                 codec = StrCodec()
             else:
                 raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
-        return DictCodec(codec, self.compile(item))
+        return DictCodec(codec, self.compile(item), collections.OrderedDict if cls is collections.OrderedDict else dict)
 
     def _named(self, annotation: Any, cls: type, args: tuple[Any, ...]) -> Codec:
         known = self._classes.get(annotation)
@@ -218,17 +219,23 @@ class Compiler:
         shape = shape_of(cls, self._hints)
         if shape is None:
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
-        variables = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
+        variables = _variables(cls, args)
         codec = self._classes[annotation] = ClassCodec(cls, shape, self._name(cls))
-        codec.fill(lambda inner: self.compile(_substitute(inner, variables)))
+        try:
+            codec.fill(lambda inner: self.compile(_substitute(inner, variables)))
+        except Unsupported:
+            del self._classes[annotation]  # half filled
+            raise
         return codec
 
     def _name(self, cls: type) -> str:
         # Names must differ in lower case too: one of the validators folds them.
-        name, count = cls.__name__, 1
+        # A name stands in a `$ref`, which is a URI: `Page[int]` and accents have no place there.
+        base = re.sub(r"\W", "_", cls.__name__, flags=re.ASCII)
+        name, count = base, 1
         while name.lower() in self._names:
             count += 1
-            name = f"{cls.__name__}{count}"
+            name = f"{base}{count}"
         self._names.add(name.lower())
         return name
 
@@ -280,6 +287,8 @@ class AnyCodec(Codec):
             out: dict[str, Any] = {}
             for key, item in value.items():
                 name = _key_text(key)
+                if name in out:
+                    raise Mismatch(Problem(f"key {shorten(name)} comes twice"))
                 try:
                     out[name] = self._dump(item, depth + 1)
                 except Mismatch as exc:
@@ -340,7 +349,7 @@ def _literal(value: Any) -> Any:
     if value is None or type(value) in (bool, int, str):
         return value
     if isinstance(value, enum.Enum):
-        return value.value
+        return enum_codec(type(value)).dump(value)
     raise Unsupported(f"Literal[{value!r}] cannot be expressed as JSON")
 
 
@@ -365,6 +374,17 @@ def description_of(notes: list[Any]) -> str | None:
             if isinstance(value, str) and value:
                 return value
     return None
+
+
+def _variables(cls: Any, args: tuple[Any, ...]) -> dict[Any, Any]:
+    """What the type variables of a class and of its generic bases stand for."""
+    own = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
+    out: dict[Any, Any] = {}
+    for base in getattr(cls, "__orig_bases__", ()):
+        origin = get_origin(base)
+        if isinstance(origin, type):
+            out.update(_variables(origin, tuple(_substitute(arg, own) for arg in get_args(base))))
+    return {**out, **own}
 
 
 def _substitute(annotation: Any, variables: dict[Any, Any]) -> Any:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from fractions import Fraction
 from typing import Any
 
-from ..protocol.jsontext import shorten
+from ..protocol.jsontext import find_unwritable, shorten
 from .codec import Codec, JSONSchema, Mismatch, Problem, counted, described, kind_of
 
 __all__ = ["ArrayCodec", "ConstrainedCodec", "DictCodec", "TupleCodec", "UnionCodec"]
 
-_PLAIN = frozenset({"int", "str", "bool"})
+# Escapes and character classes, where a dollar is a dollar, and the dollar that is the end.
+_DOLLAR = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As JSON Schema reads it: `$` is the end of the text, not also the place before a last line end."""
+    return re.compile(_DOLLAR.sub(lambda found: r"\Z" if found[0] == "$" else found[0], pattern))
 
 
 class ArrayCodec(Codec):
@@ -139,7 +146,8 @@ class DictCodec(Codec):
 
     kinds = frozenset({"dict"})
 
-    def __init__(self, key: Codec, item: Codec) -> None:
+    def __init__(self, key: Codec, item: Codec, make: Callable[[], dict[Any, Any]] = dict) -> None:
+        self._make = make
         self._key = key
         self._item = item
         self._text_keys = "int" not in key.kinds
@@ -163,7 +171,7 @@ class DictCodec(Codec):
     def load(self, value: Any) -> Any:
         if type(value) is not dict:
             raise Mismatch.of(value, self.expects)
-        out: dict[Any, Any] = {}
+        out = self._make()
         found: list[Problem] = []
         for name, item in value.items():
             try:
@@ -191,6 +199,9 @@ class DictCodec(Codec):
                 found.extend(Problem(f"key {shorten(key)}: {problem.text}") for problem in exc.problems)
                 continue
             name = str(name)
+            if name in out:
+                found.append(Problem(f"key {shorten(name)} comes twice"))
+                continue
             try:
                 out[name] = self._item.dump(item)
             except Mismatch as exc:
@@ -229,7 +240,8 @@ class UnionCodec(Codec):
             if schema not in arms:
                 arms.append(schema)
         if all(set(arm) == {"type"} for arm in arms):
-            return {"type": [arm["type"] for arm in arms]}
+            kinds = [arm["type"] if isinstance(arm["type"], list) else [arm["type"]] for arm in arms]
+            return {"type": list(dict.fromkeys(name for names in kinds for name in names))}
         return {"anyOf": arms}
 
     def load(self, value: Any) -> Any:
@@ -282,11 +294,11 @@ class ConstrainedCodec(Codec):
         notes: Members for the schema: title, description, examples, and extras.
     """
 
-    def __init__(self, inner: Codec, bounds: Mapping[str, Any], notes: JSONSchema) -> None:
+    def __init__(self, inner: Codec, bounds: Sequence[tuple[str, Any]], notes: JSONSchema) -> None:
         self._inner = inner
-        self._bounds = dict(bounds)
+        self._bounds = list(bounds)
         self._notes = notes
-        self._pattern = re.compile(bounds["pattern"]) if "pattern" in bounds else None
+        self._patterns = {bound: _compiled(bound) for name, bound in self._bounds if name == "pattern"}
         self.kinds = inner.kinds
         self.expects = inner.expects
 
@@ -295,18 +307,26 @@ class ConstrainedCodec(Codec):
 
     def schema(self) -> JSONSchema:
         schema = self._inner.schema()
-        for name, bound in self._bounds.items():
-            schema[self._keyword(name)] = bound
+        more: list[JSONSchema] = []
+        for name, bound in self._bounds:
+            if find_unwritable(bound) is not None:
+                continue  # a date or a Decimal: checked, but JSON Schema cannot say it
+            for keyword in self._keywords(name):
+                if keyword in schema and schema[keyword] != bound:
+                    more.append({keyword: bound})
+                else:
+                    schema[keyword] = bound
+        if more:
+            schema["allOf"] = more
         schema.update(self._notes)
         return schema
 
-    def _keyword(self, name: str) -> str:
+    def _keywords(self, name: str) -> list[str]:
         if name in ("min_length", "max_length"):
-            side = name[:3]
-            return side + ("Items" if "list" in self.kinds else "Properties" if "dict" in self.kinds else "Length")
-        return {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}.get(
-            name, "multipleOf" if name == "multiple_of" else name
-        )
+            sides = {"str": "Length", "list": "Items", "dict": "Properties"}
+            return [name[:3] + side for kind, side in sides.items() if kind in self.kinds] or [name[:3] + "Length"]
+        words = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+        return [words.get(name, "multipleOf" if name == "multiple_of" else name)]
 
     def load(self, value: Any) -> Any:
         loaded = self._inner.load(value)
@@ -321,15 +341,14 @@ class ConstrainedCodec(Codec):
     def _check(self, value: Any, wire: Any) -> None:
         if value is None:
             return
-        for name, bound in self._bounds.items():
+        for name, bound in self._bounds:
             why = self._broken(name, bound, value, wire)
             if why:
                 raise Mismatch(Problem(f"expected {why}, got {described(wire)}"))
 
     def _broken(self, name: str, bound: Any, value: Any, wire: Any) -> str | None:
         if name == "pattern":
-            assert self._pattern is not None
-            fits = not isinstance(wire, str) or self._pattern.search(wire) is not None
+            fits = not isinstance(wire, str) or self._patterns[bound].search(wire) is not None
             return None if fits else f"text matching {bound}"
         if name in ("min_length", "max_length"):
             if not isinstance(wire, str | list | dict):
@@ -360,5 +379,5 @@ class ConstrainedCodec(Codec):
 def _is_multiple(value: Any, of: Any) -> bool:
     if isinstance(value, int) and isinstance(of, int):
         return value % of == 0
-    ratio = float(value) / float(of)
-    return abs(ratio - round(ratio)) < 1e-9
+    # By the digits that were written, exactly: 0.3 is a multiple of 0.1, 1e-10 is none of 1.
+    return Fraction(str(value)) % Fraction(str(of)) == 0

@@ -186,6 +186,8 @@ class ChoiceCodec(Codec):
         self._dump = {_key(value): wire for wire, value in choices}
         self._enum = enum_type
         self.kinds = frozenset(_kind(wire) for wire in self._wire)
+        if any(type(wire) is float and wire.is_integer() for wire in self._wire):
+            self.kinds |= {"int"}
         shown = ", ".join(shorten(wire) for wire in self._wire)
         self.expects = f"one of {shown}" if len(self._wire) > 1 else shown
 
@@ -203,8 +205,11 @@ class ChoiceCodec(Codec):
             return self._load[(type(value), value)]
         except (KeyError, TypeError):
             pass
+        # 1 and 1.0 are one number to JSON Schema.
         if type(value) is float and value.is_integer() and (int, int(value)) in self._load:
             return self._load[(int, int(value))]
+        if type(value) is int and (float, value) in self._load:
+            return self._load[(float, value)]
         raise Mismatch.of(value, self.expects)
 
     def dump(self, value: Any) -> Any:
@@ -299,7 +304,8 @@ class TextCodec(Codec):
 
 
 def _date(text: str) -> dt.date:
-    if len(text) != 10:  # fromisoformat also reads week dates and compact forms, which format "date" does not allow
+    # fromisoformat also reads week dates and compact forms, which format "date" does not allow.
+    if len(text) != 10 or "W" in text:
         raise ValueError
     return dt.date.fromisoformat(text)
 
@@ -412,7 +418,10 @@ class DecimalCodec(Codec):
             raise Mismatch.of(value, self.expects)
         if not value.is_finite():
             raise Mismatch(Problem(f"{value} is not a JSON number"))
-        return str(value)
+        text = str(value)
+        if not re.fullmatch(self._PATTERN, text, re.ASCII):
+            raise Mismatch(Problem(f"the exponent of {shorten(text)} is out of range"))
+        return text
 
     def owns(self, value: Any) -> bool:
         return isinstance(value, decimal.Decimal)

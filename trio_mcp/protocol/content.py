@@ -200,8 +200,8 @@ ContentBlock = Text | Image | Audio | ResourceLink | EmbeddedResource
 
 def _bytes(wire: dict[str, Any], key: str) -> bytes:
     try:
-        return base64.b64decode(wire.get(key, ""), validate=True)
-    except (binascii.Error, ValueError, TypeError):
+        return base64.b64decode(wire[key], validate=True)
+    except (binascii.Error, KeyError, ValueError, TypeError):
         raise ValueError(f"{wire.get('type', 'resource')} content: {key} is not base64") from None
 
 

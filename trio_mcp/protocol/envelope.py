@@ -124,10 +124,9 @@ def parse_value(value: Any, limits: Limits = DEFAULT) -> Message:
     id: RequestId | None = None
     if "id" in value:
         id = value["id"]
-        if not is_request_id(id, limits):
-            # An error without an id may come with `"id": null`: JSON-RPC writes it so, and then it is no fault.
-            if id is None and "error" in value and "method" not in value:
-                return _response(value, None)
+        # An error without an id may come with `"id": null`: JSON-RPC writes it so, and then it is no fault.
+        nameless = id is None and "error" in value and "method" not in value
+        if not nameless and not is_request_id(id, limits):
             raise BadMessage(
                 InvalidRequest(
                     f"Invalid request: id must be a string of at most {limits.id_bytes} bytes or a 64-bit integer, "
@@ -148,6 +147,9 @@ def parse_value(value: Any, limits: Limits = DEFAULT) -> Message:
     if params is None:
         params = {}
     elif type(params) is not dict:
+        if id is None:
+            # A notification is never answered, so there is nobody to tell; its receiver finds what it needs missing.
+            return Notification(method, {})
         raise BadMessage(InvalidParams(f"Invalid params: params must be an object, got {shorten(params)}"), id)
     if id is None:
         return Notification(method, params)

@@ -29,7 +29,7 @@ class LineFramer:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
         self._held = 0
         self._discarding = False
 
@@ -60,16 +60,16 @@ class LineFramer:
         self._held += len(part)
         if self._held > self._limit + len(_BOM) + 1:
             self._discarding = True
-            self._parts.clear()
+            self._parts = bytearray()
             return
-        self._parts.append(part)
+        self._parts += part
 
     def _finish(self, lines: list[bytes | _TooLong]) -> None:
         if self._discarding:
             lines.append(TOO_LONG)
         elif self._parts:
-            self._add(lines, b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
-        self._parts.clear()
+            self._add(lines, bytes(self._parts))
+        self._parts = bytearray()
         self._held = 0
         self._discarding = False
 

@@ -54,6 +54,18 @@ class _Expression:
         return self.operator in ("?", "&", ";")
 
     @property
+    def may_lack(self) -> bool:
+        """Whether the whole expression may be absent from a URI."""
+        return self.named or self.explode
+
+    def ends_at(self, char: str) -> bool:
+        """Whether a character cannot be part of this expression's text, past its prefix."""
+        if char not in _STOPS or (self.named and char == "="):
+            return False
+        many = self.named or self.explode or len(self.names) > 1
+        return not (many and char == _SEPARATOR[self.operator])
+
+    @property
     def spans(self) -> bool:
         return self.operator in ("+", "#")
 
@@ -105,25 +117,17 @@ class UriTemplate:
         for mark in "{}":
             if mark in text:
                 raise BadTemplate(f"unbalanced {mark!r} in {self.text!r}")
-        if re.search(r"[\s\x00-\x1f\"<>\\^`|]", text):
+        if re.search(r"[\s\x00-\x1f\x7f\"<>\\^`|]", text):
             raise BadTemplate(f"{text!r} holds a character that a URI cannot hold")
         self._parts.append(text)
 
     def _check_matchable(self) -> None:
         """Each value must end where the template can tell, without trying."""
         for index, part in enumerate(self._parts):
-            if not isinstance(part, _Expression):
-                continue
-            after = self._parts[index + 1] if index + 1 < len(self._parts) else None
-            if after is None:
-                continue
-            if part.spans:
-                if isinstance(after, _Expression):
-                    raise BadTemplate(f"{{{part.operator}{part.names[-1]}}} must be followed by text or be the end")
-                if any(isinstance(later, _Expression) and later.spans for later in self._parts[index + 1 :]):
-                    raise BadTemplate("only one {+name} or {#name} can be matched in one template")
-            elif isinstance(after, _Expression) and after.operator in ("", "+"):
-                raise BadTemplate(f"nothing separates {{{part.names[-1]}}} from {{{after.names[0]}}}")
+            if isinstance(part, _Expression):
+                why = _ambiguous(part, self._parts[index + 1 :])
+                if why:
+                    raise BadTemplate(f"{{{part.operator}{','.join(part.names)}}} {why}")
 
     # -- expanding
 
@@ -164,7 +168,7 @@ class UriTemplate:
         Raises:
             Climbs: it would match, but a value leaves its segment.
         """
-        if len(uri.encode(errors="replace")) > limits.uri_bytes:
+        if len(uri) > limits.uri_bytes or len(uri.encode(errors="surrogatepass")) > limits.uri_bytes:
             return None
         values: dict[str, str | list[str]] = {}
         at = 0
@@ -183,29 +187,49 @@ class UriTemplate:
         return values
 
     def _end_of(self, index: int, part: _Expression, uri: str, at: int) -> int:
-        """Where the text of an expression ends: one look-up, no trying."""
+        """Where the text of an expression ends: one look-up, no trying. -1 when it cannot end."""
         later = self._parts[index + 1 :]
-        if part.spans:
-            # What follows a spanning value has a fixed shape, so its end is found from the end of the URI.
-            tail = sum(len(text) for text in later if isinstance(text, str))
-            if not any(isinstance(piece, _Expression) for piece in later):
-                return len(uri) - tail
-            assert isinstance(later[0], str)
-            found = uri.rfind(later[0], at)
-            return found
-        stop = len(uri)
-        own = _PREFIX[part.operator] + _SEPARATOR[part.operator] + ("=" if part.named else "")
-        for place in range(at, len(uri)):
-            if uri[place] in _STOPS and uri[place] not in own:
-                stop = place
-                break
-        if later:
-            after = later[0]
-            mark = after if isinstance(after, str) else _PREFIX[after.operator]
-            found = uri.find(mark, at + len(_PREFIX[part.operator]), stop + len(mark))
-            if found >= 0:
-                stop = min(stop, found)
-        return stop
+        prefix = _PREFIX[part.operator]
+        start = at + len(prefix) if prefix and uri.startswith(prefix, at) else at
+        stop = len(uri) if part.spans else next((n for n in range(start, len(uri)) if part.ends_at(uri[n])), len(uri))
+        after = later[0] if later else ""
+        if len(later) < 2 and isinstance(after, str):
+            # Only fixed text is left, so the end is counted from the end of the URI.
+            end = len(uri) - len(after)
+            return end if end <= max(stop, at) else -1
+        if part.may_lack and start == at:
+            return at
+        return stop - _first_stop(part, after) if isinstance(after, str) else stop
+
+
+def _first_stop(part: _Expression, text: str) -> int:
+    return next((n for n, char in enumerate(text) if part.ends_at(char)), -1)
+
+
+def _ambiguous(part: _Expression, later: list[str | _Expression]) -> str | None:
+    """Why the end of an expression could not be told from what follows it, or None."""
+    if len(part.names) > 1 and (part.spans or part.operator == "."):
+        return "holds several names whose values may hold their separator"
+    if part.spans:
+        return "must be the end, or be followed by fixed text only" if later[1:] or _has_expression(later) else None
+    for number, piece in enumerate(later):
+        if isinstance(piece, str):
+            if number == 0 and len(later) == 1:
+                return None
+            place = _first_stop(part, piece)
+            if place < 0 or (number and place) or (part.may_lack and piece.startswith(_PREFIX[part.operator])):
+                return f"is not separated from what follows by {piece!r}"
+            return None
+        mark = _PREFIX[piece.operator]
+        if not mark or not part.ends_at(mark) or (part.may_lack and piece.operator == part.operator):
+            return f"is not separated from {{{piece.operator}{piece.names[0]}}}"
+        if not piece.may_lack:
+            return None
+    return None
+
+
+def _has_expression(parts: list[str | _Expression]) -> bool:
+    return any(isinstance(part, _Expression) for part in parts)
 
 
 def _parse(body: str) -> _Expression:
@@ -237,9 +261,8 @@ def _read(part: _Expression, text: str, values: dict[str, str | list[str]]) -> b
         return True
     if not text.startswith(prefix):
         return False
-    pieces = (
-        text[len(prefix) :].split(separator) if not (part.spans and len(part.names) == 1) else [text[len(prefix) :]]
-    )
+    body = text[len(prefix) :]
+    pieces = body.split(separator) if part.may_lack or len(part.names) > 1 else [body]
     if part.named:
         for piece in pieces:
             name, _, raw = piece.partition("=")
@@ -248,7 +271,7 @@ def _read(part: _Expression, text: str, values: dict[str, str | list[str]]) -> b
             values[name] = _decode(raw, spans=True)
         return True
     if part.explode:
-        values[part.names[0]] = [_decode(piece, spans=False) for piece in pieces]
+        values[next(iter(part.names))] = [_decode(piece, spans=False) for piece in pieces]
         return True
     if len(pieces) != len(part.names):
         return False

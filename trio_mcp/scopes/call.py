@@ -73,7 +73,8 @@ class Call:
         self.meta = meta
         self.outlet = outlet
         self.timeout = timeout
-        self.scope = trio.CancelScope()
+        # Counts from the moment the scope is entered: waiting for a place is not running.
+        self.scope = trio.CancelScope(relative_deadline=timeout)
         self.settlement = Settlement.OPEN
         self.reason: str | None = None
 
@@ -135,7 +136,6 @@ async def run_call(
     if not call.open:
         return
     answer: bytes | None = None
-    call.scope.deadline = trio.current_time() + call.timeout
     with call.scope:
         if watcher is None:
             answer = await work(call)

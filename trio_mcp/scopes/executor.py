@@ -92,7 +92,8 @@ class Executor:
         """Take a waiting call out of the queue; False when it was not waiting."""
         if self._queue.pop(key, None) is None:
             return False
-        self._room.unpark()
+        if self._room:
+            self._room.unpark()
         return True
 
     def release(self) -> None:
@@ -102,7 +103,8 @@ class Executor:
             start()
         else:
             self._running -= 1
-        self._room.unpark()
+        if self._room:
+            self._room.unpark()
 
     async def wait_room(self) -> None:
         """Wait until `submit` would not refuse. Cancellable; checkpoints only when it waits."""

@@ -87,7 +87,7 @@ class Link:
             return
         if now and self._fd is not None:
             self._write_now(self._fd)
-        if self._out:
+        if self._out and self._wake:
             self._wake.unpark()
 
     def _write_now(self, fd: int) -> None:

@@ -38,9 +38,9 @@ def _own_copy(fd: int, flags: int) -> int:
 @contextmanager
 def _private_descriptors() -> Iterator[tuple[int, int]]:
     """The real standard input and output, on descriptors of their own; the standard ones point elsewhere meanwhile."""
-    for stream, name in ((sys.__stdin__, "input"), (sys.__stdout__, "output")):
-        # Python leaves these None when the descriptor is closed. By now it may be somebody else's: it must not be moved.
-        if stream is None:
+    # Python leaves these None when the descriptor is closed. By now it may be somebody else's: it must not be moved.
+    for missing, name in ((sys.__stdin__ is None, "input"), (sys.__stdout__ is None, "output")):
+        if missing:
             raise MCPError(f"standard {name} is closed; a server on stdio needs it")
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
