@@ -52,7 +52,9 @@ from .protocol.results import (
 from .serve import (
     OpenServer,
     Server,
+    http_app,
     open_server,
+    serve_http,
     serve_stdio,
     serve_stream,
 )
@@ -61,6 +63,7 @@ from .server.context import Context
 if TYPE_CHECKING:
     from .client import Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
     from .connect import Target, connect_client, open_client
+    from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "EmbeddedResource",
     "GetPromptResult",
     "HeaderMismatch",
+    "HttpServer",
     "Image",
     "InternalError",
     "InvalidParams",
@@ -109,8 +113,10 @@ __all__ = [
     "ToolInfo",
     "UnsupportedVersion",
     "connect_client",
+    "http_app",
     "open_client",
     "open_server",
+    "serve_http",
     "serve_stdio",
     "serve_stream",
 ]
@@ -127,6 +133,7 @@ _LATE = {
     "connect_client": "connect",
     "open_client": "connect",
     "StdioCommand": "transports.process",
+    "HttpServer": "transports.http.edge",
 }
 
 

@@ -58,6 +58,30 @@ class Limits:
     read_chunk: int = 65_536
     """Bytes asked for in one read: the size of a Linux pipe, so one wake-up takes all that is there."""
 
+    # -- HTTP
+    connections: int = 1_024
+    """Connections of one HTTP endpoint. The next one waits in the backlog of the system until one ends."""
+    head_bytes: int = 32_768
+    """Longest request head: eight times what the longest names and a token need."""
+    head_timeout: float = 10.0
+    """How long a request head may take to arrive, from its first byte (and a TLS handshake, whole)."""
+    body_timeout: float = 10.0
+    """How long a request body may take to arrive after its head."""
+    idle_timeout: float = 75.0
+    """How long a connection may stay without a request: above the 60 s after which common proxies open a new one."""
+    write_stall: float = 5.0
+    """How long one write may make no progress before the peer counts as gone."""
+    pipelined: int = 8
+    """Requests that may wait on one HTTP/1.1 connection behind the one that is answered."""
+    read_ahead: int = 262_144
+    """Bytes of waiting requests on one HTTP/1.1 connection. Beyond it the connection is not read until one is
+    answered, and a hang-up is noticed then."""
+    silence: float = 5.0
+    """How long an HTTP answer may wait in silence before it becomes an event stream: a proxy that sees no byte for a
+    minute hangs up."""
+    keep_alive: float = 15.0
+    """Between the comments on an event stream that has nothing to say."""
+
     # -- ending
     drain_timeout: float = 2.0
     """How long running requests may go on after the end of input, SIGTERM, SIGINT or the cancellation of the serving

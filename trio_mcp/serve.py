@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -19,7 +20,11 @@ from .transports.lines import serve_lines
 from .transports.link import Link
 from .transports.stdio import open_stdio
 
-__all__ = ["OpenServer", "Server", "open_server", "run_stdio", "serve_stdio", "serve_stream"]
+if TYPE_CHECKING:
+    from .transports.http.asgi import HttpApp
+    from .transports.http.edge import HttpServer
+
+__all__ = ["OpenServer", "Server", "http_app", "open_server", "run_stdio", "serve_http", "serve_stdio", "serve_stream"]
 
 OpenServer = Engine
 """A server that is open, as `open_server` gives it."""
@@ -111,6 +116,85 @@ async def serve_stream(
     with unwrapped():
         async with _opened(server) as engine:
             await serve_lines(engine, Link(stream, stream, engine.limits), task_status=task_status)
+
+
+async def serve_http(
+    server: ServerBase[Any] | OpenServer,
+    bind: str = "127.0.0.1:8000",
+    *,
+    path: str = "/mcp",
+    certfile: str | None = None,
+    keyfile: str | None = None,
+    allowed_hosts: list[str] | None = None,
+    allowed_origins: list[str] | None = None,
+    task_status: trio.TaskStatus[HttpServer] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve Streamable HTTP until cancelled: HTTP/1.1, and HTTP/2 (with TLS by ALPN, without by prior knowledge).
+
+    When the scope around this is cancelled, nothing more is accepted and running requests get `limits.drain_timeout`.
+    No input of one client ends the server or another client's request.
+
+    Example:
+        http = await nursery.start(serve_http, server, "127.0.0.1:0")
+        print(http.urls[0])
+
+    Args:
+        server: As for `serve_stdio`.
+        bind: `HOST:PORT` (port 0 takes a free one), `unix:PATH`, or `fd:NUMBER` for a listening socket that was inherited.
+        path: The path of the endpoint.
+        certfile: A PEM file with the certificate chain; turns TLS on.
+        keyfile: Its key, if that is another file.
+        allowed_hosts: Names that a `Host` header may have. Without it: on loopback only `localhost`, `127.0.0.1` and
+            `[::1]`, so that no web page can reach the server by rebinding a name; elsewhere any.
+        allowed_origins: Origins of web pages that may call, besides those of the hosts.
+        task_status: For `nursery.start`, which returns an `HttpServer` with the real URLs.
+
+    Raises:
+        MCPError: the address cannot be bound, the certificate cannot be used, or the server is open already.
+        ValueError: `bind` or `path` is malformed.
+    """
+    _check_path(path)
+    with unwrapped():
+        edge = importlib.import_module(".transports.http.edge", __package__)
+        context = edge.tls_context(certfile, keyfile) if certfile is not None else None
+        async with (
+            _opened(server) as engine,
+            edge.open_listeners(bind, path, context is not None, engine.limits.connections) as bound,
+        ):
+            await edge.serve_listeners(engine, bound, path, context, allowed_hosts, allowed_origins, task_status)
+
+
+def http_app(
+    server: ServerBase[Any] | OpenServer,
+    *,
+    path: str = "/mcp",
+    allowed_hosts: list[str] | None = None,
+    allowed_origins: list[str] | None = None,
+) -> HttpApp:
+    """The endpoint as an ASGI application, to be mounted in a server of yours that runs on trio (Hypercorn).
+
+    The server is opened by the ASGI lifespan, so a program that mounts this under another application forwards `lifespan` to
+    it; or it passes a server that is open.
+
+    Args:
+        server: A server, or one that is open.
+        path: The path of the endpoint, below the ASGI `root_path`.
+        allowed_hosts: As for `serve_http`; on a loopback address of the host server the guard is on by itself.
+        allowed_origins: As for `serve_http`.
+
+    Raises:
+        ValueError: `path` is malformed.
+    """
+    _check_path(path)
+    app: HttpApp = importlib.import_module(".transports.http.asgi", __package__).HttpApp(
+        server, path, allowed_hosts, allowed_origins
+    )
+    return app
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/") or "?" in path or "#" in path:
+        raise ValueError(f"path must start with a slash and have no query, got {path!r}")
 
 
 def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: None) -> int:

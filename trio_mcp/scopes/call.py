@@ -54,9 +54,10 @@ class Call:
         timeout: Seconds that it may run.
         settlement: How it stands.
         reason: Why it was cancelled, for the log.
+        status: The HTTP status of the answer.
     """
 
-    __slots__ = ("id", "meta", "method", "outlet", "params", "reason", "scope", "settlement", "timeout")
+    __slots__ = ("id", "meta", "method", "outlet", "params", "reason", "scope", "settlement", "status", "timeout")
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Call:
         self.scope = trio.CancelScope(relative_deadline=timeout)
         self.settlement = Settlement.OPEN
         self.reason: str | None = None
+        self.status = 200
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"

@@ -66,6 +66,11 @@ class Executor:
         """Whether at most one call is under way."""
         return self._running <= 1
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the next call would have to wait."""
+        return self._running >= self.places
+
     def submit(self, key: Hashable, start: Callable[[], None]) -> None:
         """Give a call its place: `start` runs now, or when one is free.
 
@@ -105,6 +110,27 @@ class Executor:
             self._running -= 1
         if self._room:
             self._room.unpark()
+
+    async def enter(self, key: Hashable) -> None:
+        """Wait for a place, in order; whoever enters calls `release`. Checkpoints only when it waits.
+
+        Args:
+            key: Identifies the call while it waits.
+
+        Raises:
+            ServerBusy: the queue is full.
+        """
+        if self._running < self.places:
+            self._running += 1
+            return
+        entered = trio.Event()
+        self.submit(key, entered.set)
+        try:
+            await entered.wait()
+        except BaseException:
+            if not self.withdraw(key):
+                self.release()
+            raise
 
     async def wait_room(self) -> None:
         """Wait until `submit` would not refuse. Cancellable; checkpoints only when it waits."""

@@ -109,7 +109,7 @@ class Engine:
             result = await HANDLERS[call.method](self, call)
             return encode_result(call.id, result if isinstance(result, bytes) else self.encode(result))
         except ProtocolError as exc:
-            return encode_error(call.id, exc)
+            return self._error(call, exc)
         except ToolError as exc:
             return self._failed(call, str(exc))
         except (Exception, SystemExit) as exc:
@@ -140,14 +140,19 @@ class Engine:
             text = text.encode(errors="replace").decode()
         if call.method == "tools/call":
             return encode_result(call.id, self.encode(error_result(text)))
-        return encode_error(call.id, InternalError(text))
+        return self._error(call, InternalError(text))
 
     def _timed_out(self, call: Call) -> bytes:
         text = f"{self._what(call).capitalize()} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
         if call.method == "tools/call":
             return encode_result(call.id, self.encode(error_result(text)))
-        return encode_error(call.id, TimedOut(text))
+        return self._error(call, TimedOut(text))
+
+    @staticmethod
+    def _error(call: Call, exc: ProtocolError) -> bytes:
+        call.status = exc.http_status
+        return encode_error(call.id, exc)
 
     def _what(self, call: Call) -> str:
         if call.method == "tools/call":

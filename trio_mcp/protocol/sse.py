@@ -1,0 +1,101 @@
+"""Server-sent events, both ways (WHATWG HTML, section 9.2).
+
+Lines end at CR LF, LF or CR and nowhere else; text is decoded per line, so a character may be cut between two chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_event"]
+
+COMMENT: Final = b":\n\n"
+"""A comment: keeps a quiet stream alive, carries nothing."""
+
+
+def encode_event(message: bytes) -> bytes:
+    """One message as an event. JSON text has no line ends of its own."""
+    return b"event: message\ndata: " + message + b"\n\n"
+
+
+class Event(NamedTuple):
+    """A received event that has data."""
+
+    data: bytes
+    event: str = "message"
+    id: str | None = None
+
+
+class EventTooLarge(ValueError):
+    """An event, or a line of one, is over the limit."""
+
+
+class SSEParser:
+    """Cuts a stream of bytes into events.
+
+    Args:
+        limit: Most bytes of one event.
+
+    Attributes:
+        retry: The last `retry` field, in milliseconds, or None.
+        last_id: The last `id` field, or None.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._line = bytearray()
+        self._after_cr = False
+        self._first = True
+        self._data: list[bytes] = []
+        self._size = 0
+        self._event = ""
+        self.retry: int | None = None
+        self.last_id: str | None = None
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes; return the events that they complete. Events without data are not events.
+
+        Raises:
+            EventTooLarge: an event is over the limit.
+        """
+        out: list[Event] = []
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        if chunk:
+            self._after_cr = chunk.endswith(b"\r")
+        # CR LF and CR become LF; a CR at the end of the chunk was one line end, whatever follows it.
+        *lines, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            if self._line:
+                line = bytes(self._line) + line
+                self._line.clear()
+            self._take(line, out)
+        self._line += rest
+        if len(self._line) + self._size > self._limit:
+            raise EventTooLarge(f"an event is over {self._limit} bytes")
+        return out
+
+    def _take(self, line: bytes, out: list[Event]) -> None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            if self._data:
+                out.append(Event(b"\n".join(self._data), self._event or "message", self.last_id))
+            self._data = []
+            self._size = 0
+            self._event = ""
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._size += len(value) + 1
+            if self._size > self._limit:
+                raise EventTooLarge(f"an event is over {self._limit} bytes")
+            self._data.append(value)
+        elif field == b"event":
+            self._event = value.decode(errors="replace")
+        elif field == b"id" and b"\0" not in value:
+            self.last_id = value.decode(errors="replace")
+        elif field == b"retry" and value.isdigit():
+            self.retry = int(value)

@@ -1,0 +1,257 @@
+"""The endpoint behind plain ASGI, for any server that runs on trio.
+
+One task calls `receive` from first to last, past the final `send`: an ASGI server says only there that the peer is gone.
+Another sends what was posted. Both live in the request's nursery.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import trio
+
+from ...errors import MCPError
+from ...protocol.http import Accepts, Refusal, host_policy
+from ...server.engine import Engine, open_engine
+from ...server.server import ServerBase
+from .endpoint import Endpoint
+from .exchange import JSON, Exchange
+
+__all__ = ["HttpApp"]
+
+logger = logging.getLogger("trio_mcp.server.http")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class HttpApp:
+    """An ASGI application with the MCP endpoint in it. Made by `http_app`."""
+
+    def __init__(
+        self,
+        server: ServerBase[Any] | Engine,
+        path: str,
+        allowed_hosts: list[str] | None = None,
+        allowed_origins: list[str] | None = None,
+    ) -> None:
+        self._server = server
+        self._path = path
+        self._hosts = allowed_hosts
+        self._origins = allowed_origins
+        self._engine = server if isinstance(server, Engine) else None
+        self._endpoints: dict[str | None, Endpoint] = {}
+
+    @staticmethod
+    def of(endpoint: Endpoint) -> HttpApp:
+        """The application for an endpoint that is there already."""
+        app = HttpApp(endpoint.engine, endpoint.path)
+        app._endpoint_for = lambda address: endpoint  # type: ignore[method-assign]
+        return app
+
+    def _endpoint_for(self, address: str | None) -> Endpoint:
+        """The endpoint, as it is guarded on this address of the host's."""
+        if self._engine is None:
+            raise MCPError(
+                "http_app(server) is not open: the program that mounts it must forward the ASGI lifespan to it, or open the "
+                "server itself and mount http_app(running) inside 'async with open_server(server) as running'"
+            )
+        endpoint = self._endpoints.get(address)
+        if endpoint is None:
+            policy = host_policy([address] if address else [], self._hosts, self._origins)
+            endpoint = self._endpoints[address] = Endpoint(self._engine, policy, self._path)
+        return endpoint
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope: a request, or the lifespan of the server."""
+        kind = scope["type"]
+        if kind == "http":
+            await self._request(scope, receive, send)
+        elif kind == "lifespan":
+            await self._lifespan(receive, send)
+        elif kind == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        if isinstance(self._server, Engine):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        started = False
+        try:
+            async with open_engine(self._server) as engine:
+                self._engine = engine
+                await send({"type": "lifespan.startup.complete"})
+                started = True
+                await receive()
+        except Exception as exc:
+            logger.exception("the lifespan of %r failed", self._server)
+            await send(
+                {"type": "lifespan.shutdown.failed" if started else "lifespan.startup.failed", "message": str(exc)}
+            )
+            return
+        finally:
+            self._engine = None
+            self._endpoints.clear()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _request(self, scope: Message, receive: Receive, send: Send) -> None:
+        address = scope.get("server")
+        endpoint = self._endpoint_for(address[0] if address and address[1] is not None else None)
+        headers = _fields(scope["headers"])
+        root = scope.get("root_path", "")
+        path = scope["path"]
+        verdict = endpoint.refuse(scope["method"], path.removeprefix(root) if root else path, headers)
+        body = b""
+        if isinstance(verdict, Accepts):
+            read = await _read_body(receive, endpoint)
+            if read is None:
+                return
+            if isinstance(read, Refusal):
+                verdict = read
+            else:
+                body = read
+        exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits.write_buffer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch, exchange, receive)
+            nursery.start_soon(_tick, exchange, endpoint)
+            nursery.start_soon(_answer, exchange, verdict, endpoint)
+            await exchange.send_all(send)
+            nursery.cancel_scope.cancel()
+
+
+async def _answer(exchange: _AsgiExchange, verdict: Refusal | Accepts, endpoint: Endpoint) -> None:
+    try:
+        if isinstance(verdict, Refusal):
+            endpoint.answer_refusal(exchange, verdict)
+        else:
+            await endpoint.handle(exchange, verdict)
+    finally:
+        exchange.finish()
+
+
+async def _watch(exchange: _AsgiExchange, receive: Receive) -> None:
+    """Read to the end. `http.disconnect` may also mean that the answer is complete; the exchange knows."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    exchange.peer_gone()
+
+
+async def _tick(exchange: _AsgiExchange, endpoint: Endpoint) -> None:
+    await trio.sleep(endpoint.limits.silence)
+    while True:
+        if exchange.on_silence is not None:
+            exchange.on_silence()
+        await trio.sleep(endpoint.limits.keep_alive)
+
+
+async def _read_body(receive: Receive, endpoint: Endpoint) -> bytes | Refusal | None:
+    """The body; a refusal when it is too long or too slow; None when the peer went away."""
+    limit = endpoint.limits.message_bytes
+    parts: list[bytes] = []
+    size = 0
+    with trio.move_on_after(endpoint.limits.body_timeout):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            part = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                return Refusal(413, f"Message too long: the limit is {limit} bytes")
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+    return Refusal(408, "Request timeout: the body of the request did not arrive in time")
+
+
+def _fields(raw: Any) -> dict[bytes, bytes]:
+    out: dict[bytes, bytes] = {}
+    for name, value in raw:
+        known = out.get(name)
+        out[name] = value if known is None else known + b", " + value
+    return out
+
+
+class _AsgiExchange(Exchange):
+    """One ASGI request, and its answer: messages wait here until the sender takes them."""
+
+    __slots__ = ("_changed", "_limit", "_out", "_over", "_size")
+
+    def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limit: int) -> None:
+        super().__init__(method, headers, body)
+        self._out: deque[Message] = deque()
+        self._size = 0
+        self._limit = limit
+        self._over = False
+        self._changed = trio.lowlevel.ParkingLot()
+
+    async def send_all(self, send: Send) -> None:
+        """Send what is posted, to the end of the answer."""
+        while self._out or not (self._over or self.gone):
+            if not self._out:
+                await self._changed.park()
+                continue
+            message = self._out.popleft()
+            self._size -= len(message.get("body", b""))
+            self._changed.unpark_all()
+            await send(message)
+
+    def finish(self) -> None:
+        """Nothing more is posted."""
+        if self.streaming and not self.done and not self.gone:
+            self.end_stream()  # an open answer would keep the client waiting
+        self._over = True
+        self._changed.unpark_all()
+
+    def peer_gone(self) -> None:
+        super().peer_gone()
+        self._changed.unpark_all()
+
+    def _post(self, message: Message) -> None:
+        self._out.append(message)
+        self._size += len(message.get("body", b""))
+        self._changed.unpark_all()
+
+    def respond(
+        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        if self.done or self.gone:
+            return
+        self.done = True
+        fields = [(b"content-length", b"%d" % len(body)), *extra]
+        if body:
+            fields.append((b"content-type", content_type))
+        self._post({"type": "http.response.start", "status": status, "headers": fields})
+        self._post({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    def start_stream(self) -> None:
+        if self.streaming or self.done or self.gone:
+            return
+        self.streaming = True
+        fields = [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        self._post({"type": "http.response.start", "status": 200, "headers": fields})
+
+    def send_chunk(self, data: bytes) -> None:
+        if not self.gone and not self.done:
+            self._post({"type": "http.response.body", "body": data, "more_body": True})
+
+    def end_stream(self) -> None:
+        if not self.gone and not self.done:
+            self.done = True
+            self._post({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def wait_room(self) -> None:
+        while self._size > self._limit and not self.gone:
+            await self._changed.park()

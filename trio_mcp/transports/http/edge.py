@@ -1,0 +1,286 @@
+"""The edge: accepting connections, telling what they speak, containing what goes wrong, and the drain."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import trio
+
+from ...errors import MCPError
+from ...limits import Limits
+from ...protocol.http import host_policy
+from ...scopes.groups import unwrapped
+from ...server.engine import Engine
+from .endpoint import Endpoint
+from .h1 import H1Connection
+
+__all__ = ["HttpServer", "open_listeners", "serve_listeners", "tls_context"]
+
+logger = logging.getLogger("trio_mcp.server.http")
+
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n"
+_FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """What is bound.
+
+    Attributes:
+        urls: Where the endpoint is, with the real ports: `http://127.0.0.1:8000/mcp`, or `unix:/path` for a socket file.
+    """
+
+    urls: tuple[str, ...]
+
+
+class _Connection(Protocol):
+    def drain(self) -> None: ...
+
+
+class _Bound:
+    """The listeners, and how their addresses are called."""
+
+    def __init__(self, listeners: list[trio.SocketListener], addresses: list[str], urls: list[str]) -> None:
+        self.listeners = listeners
+        self.addresses = addresses
+        self.urls = urls
+
+
+@asynccontextmanager
+async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> AsyncIterator[_Bound]:
+    """Bind `HOST:PORT`, `unix:PATH` or `fd:NUMBER`; close, and remove the socket file, at the end.
+
+    Raises:
+        ValueError: the text is none of these.
+        MCPError: it cannot be bound; the text says why.
+    """
+    scheme = "https" if secure else "http"
+    remove: str | None = None
+    try:
+        if bind.startswith("unix:"):
+            remove = bind.removeprefix("unix:")
+            listeners = [_unix_listener(remove, backlog)]
+            bound = _Bound(listeners, [], [f"unix:{remove}"])
+        elif bind.startswith("fd:"):
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(socket.socket(fileno=int(bind[3:]))))]
+            bound = _Bound(listeners, *_names(listeners, scheme, path))
+        else:
+            host, port = _split(bind)
+            listeners = await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
+            bound = _Bound(listeners, *_names(listeners, scheme, path))
+    except OSError as exc:
+        raise MCPError(f"cannot listen on {bind}: {exc.strerror or exc}") from exc
+    try:
+        yield bound
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+            for listener in bound.listeners:
+                await listener.aclose()
+        if remove is not None:
+            try:
+                os.unlink(remove)
+            except FileNotFoundError:
+                pass
+
+
+def _split(bind: str) -> tuple[str, int]:
+    host, colon, port = bind.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{bind!r} is no address: expected HOST:PORT, unix:PATH or fd:NUMBER")
+    return host.strip("[]"), int(port)
+
+
+def _unix_listener(path: str, backlog: int) -> trio.SocketListener:
+    if os.path.exists(path):
+        # A socket that nobody listens on is left over from a process that is gone.
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+            except OSError as exc:
+                raise OSError(exc.errno, "there is a file that is no socket") from None
+            else:
+                raise OSError(errno.EADDRINUSE, "another process listens there")
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.bind(path)
+        sock.listen(backlog)
+        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _names(listeners: list[trio.SocketListener], scheme: str, path: str) -> tuple[list[str], list[str]]:
+    addresses, urls = [], []
+    for listener in listeners:
+        name = listener.socket.getsockname()
+        if not isinstance(name, tuple):
+            urls.append(f"unix:{name}")
+            continue
+        addresses.append(name[0])
+        host = f"[{name[0]}]" if ":" in name[0] else name[0]
+        urls.append(f"{scheme}://{host}:{name[1]}{path}")
+    return addresses, urls
+
+
+def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
+    """A TLS context for a server: HTTP/2 and HTTP/1.1 by ALPN, TLS 1.2 and later.
+
+    Raises:
+        MCPError: the files cannot be read or do not belong together.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    try:
+        context.load_cert_chain(certfile, keyfile)
+    except (OSError, ssl.SSLError) as exc:
+        raise MCPError(f"the certificate {certfile} cannot be used: {exc}") from exc
+    return context
+
+
+class _Edge:
+    def __init__(self, endpoint: Endpoint, limits: Limits, context: ssl.SSLContext | None) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._tls = context
+        self._slots = trio.Semaphore(limits.connections)
+        self._live: set[_Connection] = set()
+        self._draining = False
+
+    async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        """Accept for ever: a slot first, then a connection."""
+        while True:
+            await self._slots.acquire()
+            try:
+                stream = await listener.accept()
+            except BaseException as exc:
+                self._slots.release()
+                if not isinstance(exc, OSError):
+                    raise
+                if exc.errno in _FULL:
+                    logger.error("cannot accept a connection: %s", exc)
+                    await trio.sleep(0.1)
+                continue
+            nursery.start_soon(self._contained, stream)
+
+    async def _contained(self, stream: trio.SocketStream) -> None:
+        """One connection. Whatever goes wrong in it ends here."""
+        try:
+            await self._connection(stream)
+        except Exception:
+            logger.exception("an HTTP connection failed")
+        finally:
+            try:
+                with trio.move_on_after(self._limits.write_stall, shield=True):
+                    await trio.aclose_forcefully(stream)
+            finally:
+                self._slots.release()
+
+    async def _connection(self, socket_stream: trio.SocketStream) -> None:
+        if self._tls is None:
+            first = await self._first_bytes(socket_stream, self._limits.idle_timeout)
+            if first.startswith(_PREFACE[:3]):
+                await self._http2(socket_stream, first)
+            elif first:
+                await self._run(H1Connection(socket_stream, self._endpoint, fd=socket_stream.socket.fileno()), first)
+            return
+        stream = trio.SSLStream(socket_stream, self._tls, server_side=True, https_compatible=True)
+        try:
+            with trio.fail_after(self._limits.head_timeout):
+                await stream.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return
+        if stream.selected_alpn_protocol() == "h2":
+            await self._http2(stream, b"")
+        else:
+            await self._run(H1Connection(stream, self._endpoint), b"")
+
+    async def _first_bytes(self, stream: trio.abc.Stream, timeout: float) -> bytes:
+        """Enough to tell HTTP/2 from HTTP/1.1; empty when nothing comes."""
+        data = b""
+        with trio.move_on_after(timeout):
+            try:
+                while len(data) < 3 and _PREFACE.startswith(data):
+                    more = await stream.receive_some(self._limits.read_chunk)
+                    if not more:
+                        break
+                    data += more
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""
+        return data
+
+    async def _http2(self, stream: Any, first: bytes) -> None:
+        # Loaded by the first connection that needs it.
+        module = importlib.import_module(".h2", __package__)
+        connection = module.H2Connection(stream, self._endpoint, first)
+        await self._run(connection, b"")
+
+    async def _run(self, connection: Any, first: bytes) -> None:
+        self._live.add(connection)
+        try:
+            if self._draining:
+                connection.drain()
+            await connection.run(first)
+        finally:
+            self._live.discard(connection)
+
+    def drain(self) -> None:
+        """Let every connection finish what it answers."""
+        self._draining = True
+        for connection in list(self._live):
+            connection.drain()
+
+
+async def serve_listeners(
+    engine: Engine,
+    bound: _Bound,
+    path: str,
+    context: ssl.SSLContext | None,
+    allowed_hosts: list[str] | None,
+    allowed_origins: list[str] | None,
+    task_status: trio.TaskStatus[HttpServer],
+) -> None:
+    """Serve until cancelled; then no more is accepted, and requests get `limits.drain_timeout` to finish."""
+    limits = engine.limits
+    policy = host_policy(bound.addresses, allowed_hosts, allowed_origins)
+    edge = _Edge(Endpoint(engine, policy, path), limits, context)
+    with unwrapped():
+        async with trio.open_nursery() as outer:
+            with trio.CancelScope(shield=True) as life:
+                accepting = trio.CancelScope()
+
+                def end() -> None:
+                    # Sync, so it works in a task that is being cancelled: from here on the shield has a deadline.
+                    accepting.cancel()
+                    edge.drain()
+                    life.deadline = min(life.deadline, trio.current_time() + limits.drain_timeout)
+
+                async def await_cancel() -> None:
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        end()
+
+                outer.start_soon(await_cancel)
+                async with trio.open_nursery() as connections:
+                    with accepting:
+                        async with trio.open_nursery() as listening:
+                            for listener in bound.listeners:
+                                listening.start_soon(edge.accept, listener, connections)
+                            task_status.started(HttpServer(tuple(bound.urls)))
+                    # The listeners close now, so that a new client is refused and not left waiting.
+                    for listener in bound.listeners:
+                        await listener.aclose()
+            outer.cancel_scope.cancel()

@@ -1,0 +1,167 @@
+"""MCP over HTTP: from a request with its body to an answer, on any exchange.
+
+A plain answer is one write. The response becomes an event stream at the first progress or log line, or when the transport
+says that it has been silent for too long; and only if the client takes one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import trio
+
+from ...errors import InvalidRequest, ProtocolError, ServerBusy
+from ...protocol.envelope import BadMessage, Notification, Request, encode_error, parse_message
+from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror
+from ...protocol.revisions import Era, era_of
+from ...protocol.sse import COMMENT, encode_event
+from ...scopes.call import Call
+from ...server.engine import Engine
+from .exchange import EMPTY, Exchange
+
+__all__ = ["Endpoint"]
+
+logger = logging.getLogger("trio_mcp.server.http")
+
+_TEXT: Final = b"text/plain; charset=utf-8"
+
+
+class Endpoint:
+    """The MCP endpoint of one open server.
+
+    Args:
+        engine: The server.
+        policy: Who may call.
+        path: Where it is; the same with a slash at the end is answered too.
+    """
+
+    def __init__(self, engine: Engine, policy: HostPolicy, path: str) -> None:
+        self.engine = engine
+        self.limits = engine.limits
+        self.policy = policy
+        self.path = path
+        base = path.rstrip("/")
+        self._paths = frozenset({base or "/", f"{base}/"})
+
+    def refuse(self, method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | Accepts:
+        """Judge a head before its body is read."""
+        if path not in self._paths:
+            return Refusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
+        return check_head(method, headers, self.policy)
+
+    @staticmethod
+    def answer_refusal(exchange: Exchange, refusal: Refusal) -> None:
+        """Send a refusal. Those of a client that speaks MCP hold a JSON-RPC error without an id."""
+        extra = ((b"allow", refusal.allow.encode()),) if refusal.allow else ()
+        if refusal.status in (403, 406, 413, 415):
+            exchange.respond(refusal.status, encode_error(None, InvalidRequest(refusal.reason)), extra=extra)
+        else:
+            exchange.respond(refusal.status, refusal.reason.encode() + b"\n", _TEXT, extra)
+
+    async def handle(self, exchange: Exchange, accepts: Accepts) -> None:
+        """Serve one request whose head was accepted. Comes back when the answer is complete or nobody waits for it."""
+        try:
+            message = parse_message(exchange.body, self.limits)
+        except BadMessage as exc:
+            exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
+            return
+        if isinstance(message, Notification):
+            # This revision has none for HTTP (a cancellation is the end of the response stream); others may come.
+            exchange.respond(202, EMPTY)
+            return
+        if not isinstance(message, Request):
+            error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
+            exchange.respond(400, encode_error(None, error))
+            return
+        outlet = _HttpOutlet(exchange, accepts)
+        try:
+            if era_of(message.method, message.params) is Era.MODERN:
+                check_mirror(exchange.headers, message)
+            call = self.engine.prepare(message, outlet)
+        except ProtocolError as exc:
+            exchange.respond(exc.http_status, encode_error(message.id, exc))
+            return
+        await self._run(exchange, call, outlet)
+
+    async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
+        executor = self.engine.executor
+        try:
+            if executor.crowded:
+                with trio.CancelScope() as waiting:
+                    exchange.on_gone = waiting.cancel
+                    await executor.enter(call)
+                if waiting.cancelled_caught:
+                    return
+            else:
+                await executor.enter(call)
+        except ServerBusy as exc:
+            seconds = b"%d" % max(1, round(exc.retry_after or 1))
+            exchange.respond(503, encode_error(call.id, exc), extra=((b"retry-after", seconds),))
+            return
+        try:
+            if exchange.gone:
+                return
+            outlet.call = call
+            exchange.on_gone = outlet.cancel
+            exchange.on_silence = outlet.silent
+            if outlet.stream_only:
+                outlet.stream()
+            await self.engine.run(call)
+            await exchange.wait_room()
+        finally:
+            executor.release()
+        if not exchange.done and not exchange.gone:
+            # Cancelled by something else than its peer: the response must not stay open.
+            outlet.abandon()
+
+
+class _HttpOutlet:
+    """Where the messages of one call go: a plain answer, or an event stream once there is more to say."""
+
+    __slots__ = ("_exchange", "_may_stream", "call", "stream_only")
+
+    def __init__(self, exchange: Exchange, accepts: Accepts) -> None:
+        self._exchange = exchange
+        self._may_stream = accepts.sse
+        self.stream_only = not accepts.json
+        self.call: Call | None = None
+
+    def cancel(self) -> None:
+        """The peer is gone."""
+        if self.call is not None and self.call.cancel("the client went away"):
+            logger.info("%r cancelled: the client went away", self.call)
+
+    def stream(self) -> bool:
+        """Make the response an event stream, if the client takes one."""
+        exchange = self._exchange
+        if not exchange.streaming and self._may_stream and not exchange.done:
+            exchange.start_stream()
+        return exchange.streaming
+
+    async def send(self, message: bytes) -> None:
+        if self.stream():
+            self._exchange.send_chunk(encode_event(message))
+        # A client that takes no stream is told the result alone.
+        await trio.lowlevel.checkpoint()
+        await self._exchange.wait_room()
+
+    def answer(self, message: bytes) -> None:
+        exchange = self._exchange
+        if exchange.streaming:
+            exchange.send_chunk(encode_event(message))
+            exchange.end_stream()
+        else:
+            exchange.respond(self.call.status if self.call is not None else 200, message)
+
+    def silent(self) -> None:
+        """Nothing was sent for a while."""
+        if self.stream() and not self._exchange.done:
+            self._exchange.send_chunk(COMMENT)
+
+    def abandon(self) -> None:
+        """End the response of a call that ends without an answer."""
+        if self._exchange.streaming:
+            self._exchange.end_stream()
+        else:
+            self._exchange.respond(503, b"The server is shutting down\n", _TEXT)

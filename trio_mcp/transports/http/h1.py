@@ -1,0 +1,444 @@
+"""HTTP/1.1, one connection.
+
+The task that reads is the watcher of the request that is being answered: it reads on all the time, so it hears the peer hang
+up, also behind requests that wait (a half-closed connection counts as closed). Each request is answered in a task of its own,
+one at a time, in order. httptools parses; what it does not bound (heads, bodies, waiting requests, time) is bounded here.
+
+Timers cost nothing a request: the reader stands in one scope whose deadline is at or before the next thing that is due.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+import trio
+
+from ...errors import InternalError
+from ...protocol.envelope import encode_error
+from ...protocol.http import Accepts, Refusal
+from ..outbox import Outbox
+from .date import http_date
+from .endpoint import Endpoint
+from .exchange import JSON, Exchange
+
+__all__ = ["H1Connection"]
+
+logger = logging.getLogger("trio_mcp.server.http")
+
+_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
+
+
+class _Incoming:
+    """A request while it arrives."""
+
+    __slots__ = ("body", "complete", "head_done", "headers", "keep_alive", "method", "old", "size", "url", "verdict")
+
+    def __init__(self) -> None:
+        self.method = ""
+        self.url = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.body = b""
+        self.size = 0
+        self.head_done = False
+        self.complete = False
+        self.keep_alive = True
+        self.old = False  # HTTP/1.0: no chunks
+        self.verdict: Refusal | Accepts | None = None
+
+    def head_without_upgrade(self) -> bytes:
+        """The head again, without what offers another protocol."""
+        lines = [f"{self.method} ".encode() + self.url + (b" HTTP/1.0" if self.old else b" HTTP/1.1")]
+        lines += [
+            name + b": " + value
+            for name, value in self.headers.items()
+            if name not in (b"upgrade", b"connection", b"http2-settings")
+        ]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    @property
+    def path(self) -> str:
+        """The path, without the query; of an absolute form, too."""
+        url = self.url
+        if not url.startswith(b"/"):
+            try:
+                url = httptools.parse_url(url).path or b"/"
+            except httptools.HttpParserInvalidURLError:
+                return ""
+        return url.partition(b"?")[0].decode("latin-1")
+
+
+class H1Connection:
+    """One HTTP/1.1 connection.
+
+    Args:
+        stream: The bytes; closed at the end of `run`.
+        endpoint: Answers.
+        fd: The non-blocking descriptor under the stream, when it is a plain socket.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, endpoint: Endpoint, *, fd: int | None = None) -> None:
+        self._stream = stream
+        self._endpoint = endpoint
+        self._limits = endpoint.limits
+        self.outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
+        self._parser = httptools.HttpRequestParser(self)
+        self._incoming: _Incoming | None = None
+        self._upgrade: _Incoming | None = None
+        self._queue: deque[_Incoming] = deque()
+        self._queued = 0
+        self._active: _H1Exchange | None = None
+        self._fatal: Refusal | None = None
+        self._ended = False
+        self._draining = False
+        self._due = 0.0
+        self._reading = trio.CancelScope()
+        self._room = trio.lowlevel.ParkingLot()
+        self._context = contextvars.copy_context()
+        self._nursery: trio.Nursery | None = None
+
+    # -- the life of the connection
+
+    async def run(self, first: bytes) -> None:
+        """Serve until either side ends. Closes the stream.
+
+        Args:
+            first: What was read of it already.
+        """
+        self._due = trio.current_time() + self._limits.idle_timeout
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._take(first)
+                while not self._ended:
+                    with trio.CancelScope(deadline=self._due) as self._reading:
+                        await self._read()
+                    if self._reading.cancelled_caught and not self._ended:
+                        self._overdue()
+                if self._active is None:
+                    with trio.move_on_after(self._limits.write_stall):
+                        await self.outbox.wait_flushed()
+                    await self._linger()
+        finally:
+            with trio.move_on_after(self._limits.write_stall, shield=True):
+                await self._stream.aclose()
+
+    def drain(self) -> None:
+        """Finish what is being answered and close; at once when nothing is."""
+        self._draining = True
+        if self._active is None:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._reading.cancel()
+
+    async def _read(self) -> None:
+        limits = self._limits
+        while not self._ended:
+            while self._queued > limits.read_ahead or len(self._queue) >= limits.pipelined:
+                await self._room.park()
+            try:
+                data = await self._stream.receive_some(limits.read_chunk)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                self._peer_gone()
+                return
+            self._take(bytes(data))
+
+    def _peer_gone(self) -> None:
+        self._ended = True
+        self._queue.clear()
+        self.outbox.break_off()
+        if self._active is not None:
+            self._active.peer_gone()
+
+    async def _linger(self) -> None:
+        """Read on for a moment: closing on unread bytes would reset the connection and lose the last answer."""
+        if self.outbox.broken or self._fatal is None or not isinstance(self._stream, trio.SocketStream):
+            return
+        with trio.move_on_after(1.0):
+            try:
+                await self._stream.send_eof()
+                for _ in range(64):
+                    if not await self._stream.receive_some(self._limits.read_chunk):
+                        return
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+
+    # -- time
+
+    def _schedule(self) -> None:
+        """What is due next, and when."""
+        now, limits = trio.current_time(), self._limits
+        if self._active is not None:
+            due = now + (limits.keep_alive if self._active.streaming else limits.silence)
+        elif self._incoming is None:
+            due = now + limits.idle_timeout
+        else:
+            due = now + (limits.body_timeout if self._incoming.head_done else limits.head_timeout)
+        self._due = due
+        if due < self._reading.deadline:
+            self._reading.deadline = due
+
+    def _overdue(self) -> None:
+        # The deadline of the reader is never late, but it may be early: then nothing is due yet.
+        if trio.current_time() < self._due:
+            return
+        active = self._active
+        if active is not None:
+            if active.on_silence is not None:
+                active.on_silence()
+            self._due = trio.current_time() + self._limits.keep_alive
+        elif self._incoming is not None:
+            part = "body" if self._incoming.head_done else "head"
+            self._refuse(Refusal(408, f"Request timeout: the {part} of the request did not arrive in time"))
+        else:
+            self._end()
+
+    # -- parsing
+
+    def _take(self, data: bytes) -> None:
+        head_open = self._incoming is not None and not self._incoming.head_done
+        before = self._incoming
+        self._feed(data)
+        incoming = self._incoming
+        if self._fatal is None and incoming is not None and not incoming.head_done:
+            # The parser keeps an unfinished field to itself, so what it was given is counted.
+            incoming.size += len(data) if head_open and incoming is before else 0
+            if incoming.size > self._limits.head_bytes:
+                self._fatal = Refusal(431, f"Request head too large: the limit is {self._limits.head_bytes} bytes")
+        if self._fatal is not None:
+            self._refuse(self._fatal)
+        elif incoming is not before or incoming is None:
+            self._pump()
+            self._schedule()
+        elif incoming.head_done and head_open:
+            self._schedule()
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as exc:
+                # Upgrades are not offered, but the parser believes in them and skips the body. So the request is read
+                # again without the offer.
+                (offset,) = exc.args
+                data = data[offset:]
+                self._parser = httptools.HttpRequestParser(self)
+                upgrade, self._upgrade = self._upgrade, None
+                if upgrade is not None:
+                    data = upgrade.head_without_upgrade() + data
+            except httptools.HttpParserError as exc:
+                self._fatal = self._fatal or Refusal(400, f"Bad request: {exc}")
+                return
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        self._incoming = _Incoming()
+
+    def on_url(self, url: bytes) -> None:
+        """Called by the parser, perhaps in pieces."""
+        incoming = self._incoming
+        assert incoming is not None
+        incoming.url += url
+        self._count(incoming, len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser, for trailers as well."""
+        incoming = self._incoming
+        assert incoming is not None
+        self._count(incoming, len(name) + len(value) + 4)
+        if incoming.head_done:
+            return
+        name = name.lower()
+        known = incoming.headers.get(name)
+        incoming.headers[name] = value if known is None else known + b", " + value
+
+    def _count(self, incoming: _Incoming, size: int) -> None:
+        incoming.size += size
+        if incoming.size > self._limits.head_bytes and self._fatal is None:
+            self._fatal = Refusal(431, f"Request head too large: the limit is {self._limits.head_bytes} bytes")
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        incoming = self._incoming
+        assert incoming is not None
+        parser = self._parser
+        incoming.head_done = True
+        incoming.method = parser.get_method().decode("latin-1")
+        incoming.old = parser.get_http_version() == "1.0"
+        incoming.keep_alive = parser.should_keep_alive()
+        headers = incoming.headers
+        if not incoming.old and b"host" not in headers:
+            incoming.verdict = Refusal(400, "Bad request: HTTP/1.1 requires a Host header")
+            return
+        incoming.verdict = self._endpoint.refuse(incoming.method, incoming.path, headers)
+        length = headers.get(b"content-length", b"0")
+        if isinstance(incoming.verdict, Accepts):
+            if length.isdigit() and int(length) > self._limits.message_bytes:
+                self._too_large(incoming)
+            elif headers.get(b"expect", b"").lower() == b"100-continue" and self._active is None and not self._queue:
+                self.post(_CONTINUE)
+
+    def _too_large(self, incoming: _Incoming) -> None:
+        incoming.verdict = Refusal(413, f"Message too long: the limit is {self._limits.message_bytes} bytes")
+        incoming.body = b""
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser, perhaps in pieces."""
+        incoming = self._incoming
+        assert incoming is not None
+        if isinstance(incoming.verdict, Accepts):
+            incoming.body = incoming.body + body if incoming.body else body
+            if len(incoming.body) > self._limits.message_bytes:
+                self._too_large(incoming)
+        if isinstance(incoming.verdict, Refusal) and self._fatal is None:
+            # Nothing good comes of reading the rest.
+            self._fatal = incoming.verdict
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        incoming, self._incoming = self._incoming, None
+        assert incoming is not None
+        if self._parser.should_upgrade() and incoming.method != "CONNECT":
+            self._upgrade = incoming
+        elif self._fatal is None:
+            incoming.complete = True
+            self._queue.append(incoming)
+            self._queued += len(incoming.body)
+
+    # -- answering
+
+    def _pump(self) -> None:
+        """Start the next request, if none is being answered."""
+        if self._active is not None or not self._queue or self._ended:
+            return
+        incoming = self._queue.popleft()
+        self._queued -= len(incoming.body)
+        if self._room:
+            self._room.unpark()
+        self._active = _H1Exchange(self, incoming)
+        assert self._nursery is not None
+        # Every request starts from the context of the connection, never from that of the one before.
+        self._context.run(self._nursery.start_soon, self._serve, self._active, incoming.verdict)
+
+    async def _serve(self, exchange: _H1Exchange, verdict: Any) -> None:
+        try:
+            if isinstance(verdict, Refusal):
+                self._endpoint.answer_refusal(exchange, verdict)
+            else:
+                await self._endpoint.handle(exchange, verdict)
+        except Exception:
+            logger.exception("an HTTP request failed in a way that should not happen")
+            if not exchange.done and not exchange.streaming:
+                exchange.respond(500, encode_error(None, InternalError("Internal error")))
+            exchange.keep_alive = False
+        finally:
+            self._active = None
+        if not exchange.done or not exchange.keep_alive or self._draining or self._fatal is not None:
+            self._refuse(self._fatal) if self._fatal is not None else self._end()
+        elif not self._ended:
+            self._pump()
+            self._schedule()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer a request that cannot be read to its end, and close."""
+        self._fatal = refusal
+        if self._active is not None or self._ended:
+            return  # after the answer that is under way
+        if self._queue:
+            self._pump()
+            return
+        exchange = _H1Exchange(self, self._incoming or _Incoming())
+        exchange.keep_alive = False
+        self._endpoint.answer_refusal(exchange, refusal)
+        self._end()
+
+    def post(self, data: bytes) -> None:
+        """Send bytes: at once, or in a task when the peer is slow."""
+        outbox = self.outbox
+        outbox.post(data, now=True)
+        if outbox.broken:
+            self._peer_gone()
+            self._reading.cancel()
+        elif outbox.pending:
+            assert self._nursery is not None
+            self._context.run(self._nursery.start_soon, self._flush)
+
+    async def _flush(self) -> None:
+        await self.outbox.drain()
+        if self.outbox.broken and not self._ended:
+            self._peer_gone()
+            self._reading.cancel()
+
+
+class _H1Exchange(Exchange):
+    """One request on the connection, and its answer."""
+
+    __slots__ = ("_connection", "_head", "_old", "keep_alive")
+
+    def __init__(self, connection: H1Connection, incoming: _Incoming) -> None:
+        super().__init__(incoming.method, incoming.headers, incoming.body)
+        self._connection = connection
+        self._head = incoming.method == "HEAD"
+        self._old = incoming.old
+        self.keep_alive = incoming.keep_alive
+
+    def respond(
+        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        if self.done or self.gone:
+            return
+        self.done = True
+        fields = b"content-type: " + content_type + b"\r\n" if body else b""
+        for name, value in extra:
+            fields += name + b": " + value + b"\r\n"
+        fields += b"content-length: %d\r\n" % len(body)
+        head = self._start(status, fields)
+        self._connection.post(head if self._head else head + body)
+
+    def _start(self, status: int, fields: bytes) -> bytes:
+        if self._connection._draining:
+            self.keep_alive = False
+        if not self.keep_alive:
+            fields += b"connection: close\r\n"
+        elif self._old:
+            fields += b"connection: keep-alive\r\n"
+        return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%b\r\n" % (status, _REASONS[status], http_date(), fields)
+
+    def start_stream(self) -> None:
+        if self.streaming or self.done or self.gone:
+            return
+        self.streaming = True
+        if self._old:
+            self.keep_alive = False
+            fields = _STREAM_FIELDS
+        else:
+            fields = _STREAM_FIELDS + b"transfer-encoding: chunked\r\n"
+        self._connection.post(self._start(200, fields))
+        self._connection._schedule()
+
+    def send_chunk(self, data: bytes) -> None:
+        if self.gone or self.done:
+            return
+        self._connection.post(data if self._old else b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end_stream(self) -> None:
+        if self.gone or self.done:
+            return
+        self.done = True
+        if not self._old:
+            self._connection.post(b"0\r\n\r\n")
+
+    async def wait_room(self) -> None:
+        outbox = self._connection.outbox
+        if outbox.full:
+            await outbox.wait_room()

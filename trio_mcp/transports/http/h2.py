@@ -1,0 +1,140 @@
+"""HTTP/2, one connection, by Hypercorn's protocol code, contained.
+
+Hypercorn parses HTTP/2 and calls the endpoint through ASGI. It is given one connection at a time: a stream that bounds what
+it does not, a context of its own, and a nursery whose errors end at the edge. Hypercorn's private names (`TCPServer`,
+`WorkerContext`, `ASGIWrapper`, `protocol.h2.StreamBuffer`) are used in this module only, and `tests/net/test_h2.py` holds them
+to what is expected of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import hypercorn.protocol.h2 as hypercorn_h2
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import EventWrapper, WorkerContext
+
+from .asgi import HttpApp
+from .endpoint import Endpoint
+
+__all__ = ["H2Connection"]
+
+logger = logging.getLogger("trio_mcp.server.http")
+
+_LOW_WATER: Final = 16_384
+
+
+class _Buffer(hypercorn_h2.StreamBuffer):
+    """The buffer of one HTTP/2 stream, with back-pressure that works.
+
+    Hypercorn wakes a waiting writer whenever little was taken out, so one whose peer never opens its window is never
+    held back. What counts is what remains.
+    """
+
+    async def pop(self, max_length: int) -> bytes:
+        length = min(len(self.buffer), max_length)
+        data = bytes(self.buffer[:length])
+        del self.buffer[:length]
+        if len(self.buffer) < _LOW_WATER:
+            await self._paused.set()
+        if not self.buffer:
+            await self._is_empty.set()
+        return data
+
+
+hypercorn_h2.StreamBuffer = _Buffer  # type: ignore[misc]
+
+
+def _config(endpoint: Endpoint) -> Config:
+    limits = endpoint.limits
+    config = Config()
+    config.errorlog = None
+    config.accesslog = None
+    config.include_server_header = False
+    config.keep_alive_timeout = limits.idle_timeout
+    # At its default of 1,000 the request after it loses every answer that is under way.
+    config.keep_alive_max_requests = 2**31 - 1
+    config.h2_max_header_list_size = limits.head_bytes
+    config.max_app_queue_size = 2
+    return config
+
+
+class _Guard(trio.abc.Stream):
+    """The stream under Hypercorn: replays what was read, bounds a write that makes no progress, hears the end first.
+
+    Hypercorn shields its writes from cancellation; the deadline in here is inside the shield, so it works.
+    """
+
+    def __init__(self, stream: Any, first: bytes, stall: float, at_end: Any) -> None:
+        self._stream = stream
+        self._first = first
+        self._stall = stall
+        self._at_end = at_end
+        self.socket = getattr(stream, "socket", None) or stream.transport_stream.socket
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if self._first:
+            data, self._first = self._first, b""
+            await trio.lowlevel.checkpoint()
+            return data
+        data = bytes(await self._stream.receive_some(max_bytes))
+        if not data:
+            self._at_end()
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with trio.move_on_after(self._stall):
+            await self._stream.send_all(data)
+            return
+        raise trio.BrokenResourceError("the peer does not read")
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        if hasattr(self._stream, "send_eof"):
+            await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Terminated(EventWrapper):
+    """Hypercorn's "finish and close" button, to be pressed from sync code."""
+
+    def press(self) -> None:
+        self._event.set()
+
+
+class H2Connection:
+    """One HTTP/2 connection.
+
+    Args:
+        stream: The bytes; closed at the end of `run`.
+        endpoint: Answers.
+        first: What was read of it already.
+    """
+
+    def __init__(self, stream: Any, endpoint: Endpoint, first: bytes) -> None:
+        self._stream = stream
+        self._endpoint = endpoint
+        self._first = first
+        self._terminated = _Terminated()
+        self._context = WorkerContext(None)
+        self._context.terminated = self._terminated
+
+    async def run(self, first: bytes) -> None:
+        """Serve until either side ends. Errors of Hypercorn come out; the edge contains them."""
+        guard = _Guard(self._stream, self._first + first, self._endpoint.limits.write_stall, self._terminated.press)
+        app: Any = HttpApp.of(self._endpoint)
+        stream: Any = guard
+        # Hypercorn tells by the preface of the client that it is HTTP/2, with TLS as without.
+        await TCPServer(ASGIWrapper(app), _config(self._endpoint), self._context, {}, stream)
+
+    def drain(self) -> None:
+        """Finish what is being answered and close; at once when nothing is."""
+        self._terminated.press()
