@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import (
     ConnectionClosed,
     HeaderMismatch,
+    HttpError,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -77,6 +78,7 @@ __all__ = [
     "EmbeddedResource",
     "GetPromptResult",
     "HeaderMismatch",
+    "HttpError",
     "HttpServer",
     "Image",
     "InternalError",

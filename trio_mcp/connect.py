@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import trio
 
@@ -25,11 +26,33 @@ from .transports.link import Link
 from .transports.memory import memory_streams
 from .transports.process import StdioCommand, open_process_channel
 
-__all__ = ["Target", "connect_client", "open_client"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ConnectedClient", "HttpOptions", "Target", "connect_client", "open_client"]
 
 Target = ServerBase[Any] | Engine | StdioCommand | trio.abc.Stream | str | os.PathLike[str]
-"""What a client can be opened on: a `Server` (in memory), a server that is open, a `StdioCommand`, the path of a Python
-file with a server in it, or a byte stream with a server at its other end."""
+"""What a client can be opened on: a URL (`https://host/mcp`, or `unix:/path` for a socket file), a `Server` (in memory), a
+server that is open, a `StdioCommand`, the path of a Python file with a server in it, or a byte stream with a server at its
+other end."""
+
+
+class HttpOptions(TypedDict, total=False):
+    """How to speak HTTP, when the target is a URL.
+
+    Attributes:
+        headers: Sent with every request.
+        http2: Whether HTTP/2 may be spoken (over TLS). Default False.
+        uds: A unix socket to connect to, instead of the host in the URL.
+        verify: Whether and how to check the server's certificate, as for httpx2: a bool or an `ssl.SSLContext`.
+        http: An `httpx2.AsyncClient` of your own; the others do not count then, and it stays open.
+    """
+
+    headers: Mapping[str, str]
+    http2: bool
+    uds: str
+    verify: Any
+    http: Any
 
 
 class open_client(AbstractAsyncContextManager[Client]):
@@ -44,6 +67,7 @@ class open_client(AbstractAsyncContextManager[Client]):
         client_version: Its version; otherwise that of `trio_mcp`.
         limits: Bounds.
         connect_timeout: Seconds to wait for the first answer; otherwise `limits.connect_timeout`.
+        http: For URLs: `headers`, `http2`, `uds`, `verify`, `http`; see `HttpOptions`.
 
     Raises:
         ConnectionClosed: the server cannot be started, or ended.
@@ -61,8 +85,10 @@ class open_client(AbstractAsyncContextManager[Client]):
         client_version: str | None = None,
         limits: Limits = DEFAULT,
         connect_timeout: float | None = None,
+        **http: Unpack[HttpOptions],
     ) -> None:
         self._target = target
+        self._http = http
         self._info = {"name": name, "version": client_version or _own_version()}
         self._limits = limits
         self._timeout = limits.connect_timeout if connect_timeout is None else connect_timeout
@@ -96,7 +122,8 @@ class open_client(AbstractAsyncContextManager[Client]):
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Client]:
         with unwrapped():
-            async with _open_channel(self._target, self._limits) as channel:
+            # Even where the channel has no tasks: the blocks of all targets nest, and the innermost nursery tells.
+            async with _open_channel(self._target, self._limits, self._http) as channel, trio.open_nursery():
                 client = Client(channel, info=self._info, limits=self._limits)
                 await client.discover(timeout=self._timeout)
                 yield client
@@ -124,6 +151,7 @@ async def connect_client(
     client_version: str | None = None,
     limits: Limits = DEFAULT,
     connect_timeout: float | None = None,
+    **http: Unpack[HttpOptions],
 ) -> ConnectedClient:
     """Open a client whose tasks run in a nursery of yours: opening and closing are plain calls.
 
@@ -136,6 +164,7 @@ async def connect_client(
         client_version: Its version.
         limits: Bounds.
         connect_timeout: Seconds to wait for the first answer.
+        http: For URLs.
 
     Raises:
         MCPError: as for `open_client`; the nursery is not touched by it.
@@ -147,7 +176,7 @@ async def connect_client(
     async def own(*, task_status: trio.TaskStatus[ConnectedClient | None]) -> None:
         client: ConnectedClient | None = None
         try:
-            async with _open_channel(target, limits) as channel:
+            async with _open_channel(target, limits, http) as channel:
                 client = ConnectedClient(channel, info=info, limits=limits)
                 await client.discover(timeout=seconds)
                 task_status.started(client)
@@ -171,7 +200,16 @@ async def connect_client(
 
 
 @asynccontextmanager
-async def _open_channel(target: Target, limits: Limits) -> AsyncIterator[LineChannel]:
+async def _open_channel(target: Target, limits: Limits, http: HttpOptions) -> AsyncIterator[Channel]:
+    if isinstance(target, str) and (target.startswith("unix:") or "://" in target):
+        url, options = _url(target, http)
+        # httpx2 takes a while to load; a client of processes does not need it.
+        module = importlib.import_module(".transports.http_channel", __package__)
+        async with module.open_http_channel(url, limits, **options) as channel:
+            yield channel
+        return
+    if http:
+        raise TypeError(f"open_client: {', '.join(http)} are for URLs, the target is {target!r}")
     if isinstance(target, ServerBase):
         async with open_engine(target) as engine, _memory_channel(engine, limits) as channel:
             yield channel
@@ -186,16 +224,23 @@ async def _open_channel(target: Target, limits: Limits) -> AsyncIterator[LineCha
             yield channel
 
 
+def _url(target: str, http: HttpOptions) -> tuple[str, HttpOptions]:
+    if target.startswith("unix:"):
+        return "http://localhost/mcp", {**http, "uds": target.removeprefix("unix:")}
+    scheme, _, rest = target.partition("://")
+    if scheme not in ("http", "https") or not rest.partition("/")[0]:
+        raise ValueError(f"open_client: {target!r} is no URL of a server; expected http://HOST:PORT/mcp or https://…")
+    return target, http
+
+
 def _command(target: object) -> StdioCommand:
     if isinstance(target, StdioCommand):
         return target
     if not isinstance(target, str | os.PathLike):
         raise TypeError(
-            f"open_client: expected a Server, a StdioCommand, the path of a Python file or a stream, got {target!r}"
+            f"open_client: expected a URL, a Server, a StdioCommand, the path of a Python file or a stream, got {target!r}"
         )
     path = os.fspath(target)
-    if isinstance(path, str) and "://" in path:
-        raise ValueError(f"open_client: {path!r} is a URL; this version connects over stdio and byte streams only")
     file = str(path).rpartition(":")[0] if ".py:" in str(path) else str(path)
     if not os.path.isfile(file):
         raise ConnectionClosed(f"cannot start the server: there is no file {file!r}")
@@ -215,7 +260,7 @@ async def _memory_channel(engine: Engine, limits: Limits) -> AsyncIterator[LineC
 async def _stream_channel(
     receive: trio.abc.ReceiveStream, send: trio.abc.SendStream, peer: str, limits: Limits
 ) -> AsyncIterator[LineChannel]:
-    link = Link(receive, send, limits)
+    link = Link(receive, send, limits, longest=limits.answer_bytes)
     channel = LineChannel(link, peer, limits)
 
     async def read() -> None:

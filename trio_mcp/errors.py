@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 __all__ = [
     "ConnectionClosed",
     "HeaderMismatch",
+    "HttpError",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -213,6 +214,20 @@ class RequestTimeout(MCPError):
 
 class InvalidResponse(MCPError):
     """The server answered with something that is not a valid result of the method."""
+
+
+class HttpError(MCPError):
+    """The server's HTTP answer holds no message of the protocol: a proxy's page, a redirect away, a wrong path.
+
+    Attributes:
+        url: What was asked.
+        status: The HTTP status.
+    """
+
+    def __init__(self, message: str, *, url: str, status: int) -> None:
+        super().__init__(message)
+        self.url = url
+        self.status = status
 
 
 class LegacyServer(MCPError):

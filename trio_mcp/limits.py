@@ -92,6 +92,9 @@ class Limits:
     """Longest that a client waits for one answer, when the caller has no deadline of its own."""
     connect_timeout: float = 30.0
     """Longest that `open_client` waits for the first answer. Starting a packaged server may install it first."""
+    answer_bytes: int = 64_000_000
+    """Longest message that a client accepts. A client asked for it and chose the server, so it takes more than a server
+    takes from anyone."""
     client_events: int = 256
     """Progress and log messages that may wait for the caller's callbacks, a call. Beyond it the oldest is dropped: the
     latest progress is the one that counts, and a slow callback must not stop the answers of other calls."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
     from .transports.http.asgi import HttpApp
     from .transports.http.edge import HttpServer
 
-__all__ = ["OpenServer", "Server", "http_app", "open_server", "run_stdio", "serve_http", "serve_stdio", "serve_stream"]
+__all__ = [
+    "OpenServer",
+    "Server",
+    "http_app",
+    "open_server",
+    "run_http",
+    "run_stdio",
+    "serve_http",
+    "serve_stdio",
+    "serve_stream",
+]
 
 OpenServer = Engine
 """A server that is open, as `open_server` gives it."""
@@ -204,9 +215,37 @@ def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: 
         server: The server.
         on_ready: Called once the signals are heard, before the first message is read.
     """
+
+    async def serve() -> None:
+        on_ready()
+        await serve_stdio(server)
+
+    return _run(server, serve)
+
+
+def run_http(
+    server: ServerBase[Any], bind: str, on_ready: Callable[[HttpServer], object] = lambda bound: None, **options: Any
+) -> int:
+    """Serve over HTTP in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status.
+
+    Args:
+        server: The server.
+        bind: As for `serve_http`.
+        on_ready: Called with what is bound.
+        options: The other arguments of `serve_http`.
+    """
+
+    async def serve() -> None:
+        async with trio.open_nursery() as nursery:
+            on_ready(await nursery.start(partial(serve_http, server, bind, **options)))
+
+    return _run(server, serve)
+
+
+def _run(server: ServerBase[Any], serve: Callable[[], Awaitable[None]]) -> int:
     try:
-        trio.run(_until_signal, server, on_ready)
-    except MCPError as exc:
+        trio.run(_until_signal, serve)
+    except (MCPError, ValueError) as exc:
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
     except KeyboardInterrupt:
@@ -214,7 +253,7 @@ def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: 
     return 0
 
 
-async def _until_signal(server: ServerBase[Any], on_ready: Callable[[], object]) -> None:
+async def _until_signal(serve: Callable[[], Awaitable[None]]) -> None:
     with unwrapped():
         async with trio.open_nursery() as nursery:
 
@@ -225,7 +264,6 @@ async def _until_signal(server: ServerBase[Any], on_ready: Callable[[], object])
                         serving.cancel()
 
             await nursery.start(watch)
-            on_ready()
             with trio.CancelScope() as serving:
-                await serve_stdio(server)
+                await serve()
             nursery.cancel_scope.cancel()

@@ -382,12 +382,15 @@ async def test_parameters_that_are_not_json_are_refused_here() -> None:
 
 async def test_what_is_no_target_is_refused_with_what_was_expected() -> None:
     with pytest.raises(
-        TypeError, match="expected a Server, a StdioCommand, the path of a Python file or a stream, got 3"
+        TypeError, match="expected a URL, a Server, a StdioCommand, the path of a Python file or a stream, got 3"
     ):
         async with open_client(3):  # type: ignore[arg-type]
             pass
-    with pytest.raises(ValueError, match="is a URL"):
-        async with open_client("http://127.0.0.1/mcp"):
+    with pytest.raises(ValueError, match="'ftp://h/mcp' is no URL of a server"):
+        async with open_client("ftp://h/mcp"):
+            pass
+    with pytest.raises(TypeError, match="headers are for URLs"):
+        async with open_client(make()[0], headers={"a": "b"}):
             pass
     with pytest.raises(ConnectionClosed, match=r"there is no file 'nowhere\.py'"):
         async with open_client("nowhere.py"):

@@ -60,8 +60,8 @@ class _Commands(click.Group):
 def _group() -> None:
     """The Model Context Protocol for trio: serve, and call, MCP servers.
 
-    TARGET is a Python file with a server in it (FILE.py or FILE.py:NAME). To run any other server, leave TARGET out and
-    put its command behind `--`:
+    TARGET is a URL (http://HOST:PORT/mcp, or unix:PATH), or a Python file with a server in it (FILE.py or FILE.py:NAME).
+    To run any other server, leave TARGET out and put its command behind `--`:
 
       trio-mcp call add a=1 b=2 -- node server.js
 

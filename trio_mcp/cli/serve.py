@@ -7,10 +7,12 @@ import logging
 import os
 import shutil
 import sys
+from typing import Any
 
 import click
 
-from ..serve import Server, run_stdio
+from .. import HttpServer
+from ..serve import Server, run_http, run_stdio
 from .load import load_server
 
 __all__ = ["command"]
@@ -20,27 +22,81 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 @click.command("serve")
 @click.argument("file", metavar="FILE[:NAME]")
+@click.option(
+    "--http", "bind", metavar="HOST:PORT", help="Serve HTTP at this address instead of stdio; port 0 takes a free one."
+)
+@click.option("--uds", metavar="PATH", help="Serve HTTP on a unix socket.")
+@click.option("--path", default="/mcp", show_default=True, help="The path of the HTTP endpoint.")
+@click.option("--certfile", metavar="FILE", help="Certificate chain (PEM): serve HTTPS.")
+@click.option("--keyfile", metavar="FILE", help="Its key, if that is another file.")
+@click.option(
+    "--allowed-host", multiple=True, metavar="NAME", help="A name that a Host header may have; may be repeated."
+)
+@click.option(
+    "--allowed-origin", multiple=True, metavar="ORIGIN", help="A web page's origin that may call; may be repeated."
+)
 @click.option("--debug", is_flag=True, help="Show the text of unexpected errors to clients, log at debug.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default=None, help="Log level on standard error [warning].")
 @click.pass_obj
-def command(behind: list[str] | None, file: str, debug: bool, log_level: str | None) -> int:
-    """Serve the server in FILE on standard input and output.
+def command(
+    behind: list[str] | None,
+    file: str,
+    bind: str | None,
+    uds: str | None,
+    debug: bool,
+    log_level: str | None,
+    **http: Any,
+) -> int:
+    """Serve the server in FILE on standard input and output, or over HTTP.
 
     NAME is the variable that holds it, when the file has several. The server ends at the end of input and on SIGINT or
-    SIGTERM, with status 0. On a terminal it prints the configuration for a host.
+    SIGTERM, with status 0. It prints the configuration for a host: with HTTP always, on stdio when that is a terminal.
     """
     if behind is not None:
         raise click.UsageError("serve takes a Python file; a command behind -- is for the other commands")
+    address = _address(bind, uds, http)
     level = (log_level or ("debug" if debug else "warning")).upper()
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         server = load_server(file, debug=debug)
         server.expose_errors = server.expose_errors or debug
+        if address is not None:
+            return run_http(server, address, lambda bound: _explain_http(server, bound), **http)
         on_terminal = sys.stdin is not None and sys.stdin.isatty()
         return run_stdio(server, lambda: _explain(server, file) if on_terminal else None)
     except KeyboardInterrupt:
         # Before the server was up to hear it.
         return 0
+
+
+def _address(bind: str | None, uds: str | None, http: dict[str, Any]) -> str | None:
+    """What to bind, or None for stdio; puts the HTTP options into the form that `serve_http` takes."""
+    if bind is not None and uds is not None:
+        raise click.UsageError("--http and --uds exclude each other")
+    hosts, origins = http.pop("allowed_host"), http.pop("allowed_origin")
+    http["allowed_hosts"] = list(hosts) or None
+    http["allowed_origins"] = list(origins) or None
+    if bind is None and uds is None:
+        if http["certfile"] or http["keyfile"] or hosts or origins:
+            raise click.UsageError("--certfile, --keyfile, --allowed-host and --allowed-origin need --http")
+        return None
+    if http["keyfile"] and not http["certfile"]:
+        raise click.UsageError("--keyfile needs --certfile")
+    if bind is not None:
+        host, _, port = bind.rpartition(":")
+        if not host or not port.isdigit():
+            raise click.UsageError(f"--http: {bind!r} is no address; expected HOST:PORT, as in 127.0.0.1:8000")
+        return bind
+    return f"unix:{uds}"
+
+
+def _explain_http(server: Server[object], bound: HttpServer) -> None:
+    for url in bound.urls:
+        click.echo(f"{server!r} serves at {url}", err=True)
+    if bound.urls and not bound.urls[0].startswith("unix:"):
+        config = json.dumps({"mcpServers": {server.name: {"url": bound.urls[0]}}}, indent=2)
+        click.echo(f"For the configuration of a host:\n\n{config}\n", err=True)
+    click.echo("Ctrl-C ends the server.", err=True)
 
 
 def _explain(server: Server[object], file: str) -> None:

@@ -13,13 +13,13 @@ import click
 import orjson
 import trio
 
-from .. import Client, StdioCommand, open_client
+from .. import Client, StdioCommand, Target, open_client
 
 __all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
 
 
-def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[StdioCommand, list[str]]:
-    """The server, and the words that remain: its command stands behind `--`, or the first word is a Python file.
+def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Target, list[str]]:
+    """The server, and the words that remain: its command stands behind `--`, or the first word is a URL or a file.
 
     Raises:
         click.UsageError: there is neither.
@@ -30,13 +30,15 @@ def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Stdi
             raise click.UsageError("nothing behind --; expected the command of a server")
         return StdioCommand(behind, on_stderr=_relay), rest
     if not rest:
-        raise click.UsageError("missing TARGET: a Python file with a server in it, or a command behind --")
+        raise click.UsageError("missing TARGET: a URL, a Python file with a server in it, or a command behind --")
     target = rest.pop(0)
-    if "://" in target:
-        raise click.UsageError(f"TARGET {target!r} is a URL; this version connects to Python files and commands")
+    if "://" in target or target.startswith("unix:"):
+        if not target.startswith(("http://", "https://", "unix:")):
+            raise click.UsageError(f"TARGET {target!r} is no URL of a server: expected http://, https:// or unix:PATH")
+        return target, rest
     path = target.partition(".py:")[0] + ".py" if ".py:" in target else target
     if not os.path.isfile(path):
-        raise click.UsageError(f"there is no file {path!r}; TARGET is a Python file, or a command behind --")
+        raise click.UsageError(f"there is no file {path!r}; TARGET is a URL, a Python file, or a command behind --")
     return StdioCommand([sys.executable, "-m", "trio_mcp", "serve", target], on_stderr=_relay), rest
 
 
@@ -44,7 +46,7 @@ def _relay(line: str) -> None:
     click.echo(line, err=True)
 
 
-def run_client(target: StdioCommand, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+def run_client(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
     """Open a client and do the work. An interrupt cancels it, and that reaches the server.
 
     Args:
@@ -55,7 +57,7 @@ def run_client(target: StdioCommand, what: str, work: Callable[[Client], Awaitab
     return trio.run(_run, target, what, work)
 
 
-async def _run(target: StdioCommand, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+async def _run(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
     outcome: list[int | Exception] = []
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:

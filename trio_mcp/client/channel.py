@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from ..protocol.envelope import Notification
 
 __all__ = ["Channel", "Listener", "LogCallback", "ProgressCallback"]
 
@@ -26,6 +29,19 @@ class Listener:
         self.progress = progress
         self.log = log
         self.log_level = log_level
+
+    async def tell(self, message: Notification) -> None:
+        """Call the callback that a progress or log notification is for, if there is one."""
+        params = message.params
+        outcome: Any = None
+        if message.method == "notifications/progress":
+            number = params.get("progress")
+            if self.progress is not None and isinstance(number, int | float):
+                outcome = self.progress(number, params.get("total"), params.get("message"))
+        elif message.method == "notifications/message" and self.log is not None:
+            outcome = self.log(str(params.get("level")), params.get("data"), params.get("logger"))
+        if inspect.isawaitable(outcome):
+            await outcome
 
 
 class Channel(ABC):

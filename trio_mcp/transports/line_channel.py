@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -62,6 +62,7 @@ class LineChannel(Channel):
         self._link = link
         self._peer = peer
         self._limits = limits
+        self._reading = replace(limits, message_bytes=limits.answer_bytes)
         self._ids = itertools.count(1)
         self._pending: dict[RequestId, _Pending] = {}
         self._closed: ConnectionClosed | None = None
@@ -100,7 +101,7 @@ class LineChannel(Channel):
     async def _wait(self, pending: _Pending) -> dict[str, Any]:
         while True:
             while pending.events:
-                await _tell(pending.listener, pending.events.popleft())
+                await pending.listener.tell(pending.events.popleft())
             if pending.result is not None:
                 return pending.result
             if pending.error is not None:
@@ -118,13 +119,13 @@ class LineChannel(Channel):
         while lines := await self._link.receive():
             for line in lines:
                 if line is TOO_LONG:
-                    self._odd(f"the server wrote a line over {self._limits.message_bytes} bytes")
+                    self._odd(f"the server wrote a line over {self._limits.answer_bytes} bytes")
                     continue
                 self._take(line)
 
     def _take(self, line: bytes) -> None:
         try:
-            message = parse_message(line, self._limits)
+            message = parse_message(line, self._reading)
         except BadMessage as exc:
             shown = shorten(line.decode(errors="replace"))
             self._odd(f"the server wrote a line that is no message: {shown} ({exc})")
@@ -201,16 +202,3 @@ async def writing(link: Link, nursery: trio.Nursery, limits: Limits) -> AsyncIte
         with trio.move_on_after(limits.child_reap, shield=True):
             await link.wait_flushed()
         shield.cancel()
-
-
-async def _tell(listener: Listener, message: Notification) -> None:
-    params = message.params
-    outcome: Any = None
-    if message.method == "notifications/progress":
-        number = params.get("progress")
-        if listener.progress is not None and isinstance(number, int | float):
-            outcome = listener.progress(number, params.get("total"), params.get("message"))
-    elif listener.log is not None:
-        outcome = listener.log(str(params.get("level")), params.get("data"), params.get("logger"))
-    if inspect.isawaitable(outcome):
-        await outcome

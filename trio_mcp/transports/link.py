@@ -27,6 +27,7 @@ class Link:
         send: Where they go.
         limits: Bounds of a line and of the buffer.
         fd: The non-blocking file descriptor under `send`, if there is one: lets `post` write at once.
+        longest: Longest line to receive; otherwise `limits.message_bytes`.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Link:
         limits: Limits,
         *,
         fd: int | None = None,
+        longest: int | None = None,
     ) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits
-        self._framer = LineFramer(limits.message_bytes)
+        self._framer = LineFramer(longest or limits.message_bytes)
         self._outbox = Outbox(send, limits, fd=fd)
         self._ended = False
         self._wake = trio.lowlevel.ParkingLot()

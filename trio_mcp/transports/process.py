@@ -65,7 +65,7 @@ class _Child:
         self._command = command
         self._limits = limits
         fd = getattr(process.stdin, "fileno", lambda: None)()
-        self.link = Link(process.stdout, process.stdin, limits, fd=fd)
+        self.link = Link(process.stdout, process.stdin, limits, fd=fd, longest=limits.answer_bytes)
         self.channel = LineChannel(self.link, str(command), limits)
         self._tail = b""
         self._stderr_lines = LineFramer(limits.message_bytes)
