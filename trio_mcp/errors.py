@@ -182,7 +182,7 @@ class ServerBusy(ProtocolError):
     def __init__(self, message: str, data: Any = None, *, code: int | None = None) -> None:
         super().__init__(message, data, code=code)
         if isinstance(data, dict) and isinstance(data.get("retryAfter"), int | float):
-            self.retry_after = float(data["retryAfter"])
+            self.retry_after: float | None = float(data["retryAfter"])
 
 
 class TimedOut(ProtocolError):

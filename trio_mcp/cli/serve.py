@@ -40,6 +40,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.pass_obj
 def command(
     behind: list[str] | None,
+    /,
     file: str,
     bind: str | None,
     uds: str | None,

@@ -90,12 +90,12 @@ class Registry:
         templates: Mapping[str, Resource],
         prompts: Mapping[str, Prompt],
     ) -> None:
-        self.tools = dict(tools)
-        self.resources = dict(resources)
-        self.templates = dict(templates)
-        self.prompts = dict(prompts)
+        self.tools: dict[str, Tool] = dict(tools)
+        self.resources: dict[str, Resource] = dict(resources)
+        self.templates: dict[str, Resource] = dict(templates)
+        self.prompts: dict[str, Prompt] = dict(prompts)
         self.pages: dict[str, bytes] = {}
-        self.capabilities = self._capabilities()
+        self.capabilities: dict[str, Any] = self._capabilities()
 
     def _capabilities(self) -> dict[str, Any]:
         out: dict[str, Any] = {}
