@@ -68,8 +68,8 @@ class ProtocolError(MCPError):
 
     def __init__(self, message: str, data: Any = None, *, code: int | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.data = data
+        self.message: str = message
+        self.data: Any = data
         self.retry_after: float | None = None
         if code is not None:
             self.code = code
@@ -136,7 +136,7 @@ class ResourceNotFound(InvalidParams):
     """
 
     def __init__(self, uri: str | None = None, message: str | None = None) -> None:
-        self.uri = uri
+        self.uri: str | None = uri
         text = message or ("Resource not found" if uri is None else f"Resource not found: {uri}")
         super().__init__(text, None if uri is None else {"uri": uri})
 
@@ -205,7 +205,7 @@ class ConnectionClosed(MCPError):
 
     def __init__(self, message: str, *, exit_status: int | None = None) -> None:
         super().__init__(message)
-        self.exit_status = exit_status
+        self.exit_status: int | None = exit_status
 
 
 class RequestTimeout(MCPError):
@@ -226,8 +226,8 @@ class HttpError(MCPError):
 
     def __init__(self, message: str, *, url: str, status: int) -> None:
         super().__init__(message)
-        self.url = url
-        self.status = status
+        self.url: str = url
+        self.status: int = status
 
 
 class LegacyServer(MCPError):

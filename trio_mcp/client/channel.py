@@ -26,9 +26,9 @@ class Listener:
     def __init__(
         self, progress: ProgressCallback | None = None, log: LogCallback | None = None, log_level: str = "info"
     ) -> None:
-        self.progress = progress
-        self.log = log
-        self.log_level = log_level
+        self.progress: ProgressCallback | None = progress
+        self.log: LogCallback | None = log
+        self.log_level: str = log_level
 
     async def tell(self, message: Notification) -> None:
         """Call the callback that a progress or log notification is for, if there is one."""

@@ -47,7 +47,7 @@ class Client:
     def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits) -> None:
         self._channel = channel
         self._info = info
-        self.limits = limits
+        self.limits: Limits = limits
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None

@@ -26,11 +26,11 @@ class FieldShape:
     __slots__ = ("annotation", "attribute", "default", "name", "required")
 
     def __init__(self, name: str, attribute: str, annotation: Any, required: bool, default: Any = MISSING) -> None:
-        self.name = name
-        self.attribute = attribute
-        self.annotation = annotation
-        self.required = required
-        self.default = default
+        self.name: str = name
+        self.attribute: str = attribute
+        self.annotation: Any = annotation
+        self.required: bool = required
+        self.default: Any = default
 
 
 class ClassShape:
@@ -56,12 +56,12 @@ class ClassShape:
         closed: bool = True,
         tag: tuple[str, Any] | None = None,
     ) -> None:
-        self.fields = fields
-        self.make = make
-        self.get = get
-        self.check = check
-        self.closed = closed
-        self.tag = tag
+        self.fields: list[FieldShape] = fields
+        self.make: Callable[..., Any] = make
+        self.get: Callable[[Any, str], Any] = get
+        self.check: Callable[[Any], bool] = check
+        self.closed: bool = closed
+        self.tag: tuple[str, Any] | None = tag
 
 
 def shape_of(cls: type, hints: Callable[[type], dict[str, Any]]) -> ClassShape | None:
@@ -171,11 +171,11 @@ class _Field:
     __slots__ = ("attribute", "codec", "default", "name", "required")
 
     def __init__(self, name: str, attribute: str, codec: Codec, required: bool, default: Any) -> None:
-        self.name = name
-        self.attribute = attribute
-        self.codec = codec
-        self.required = required
-        self.default = default
+        self.name: str = name
+        self.attribute: str = attribute
+        self.codec: Codec = codec
+        self.required: bool = required
+        self.default: Any = default
 
 
 class ClassCodec(Codec):
@@ -190,7 +190,7 @@ class ClassCodec(Codec):
     kinds = frozenset({"dict"})
 
     def __init__(self, cls: type, shape: ClassShape, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self._cls = cls
         self._shape = shape
         self._fields: list[_Field] = []
@@ -351,7 +351,7 @@ class PydanticCodec(Codec):
 
     def __init__(self, cls: Any, name: str, mode: str) -> None:
         pydantic: Any = sys.modules["pydantic"]
-        self.name = name
+        self.name: str = name
         self._cls = cls
         try:
             self._adapter = pydantic.TypeAdapter(cls)

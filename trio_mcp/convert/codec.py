@@ -59,7 +59,7 @@ class Unsupported(Exception):
 
     def __init__(self, message: str, where: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.message = message
+        self.message: str = message
         self.where = list(where)
 
     def within(self, name: str) -> Unsupported:
@@ -74,7 +74,7 @@ class Problem:
 
     def __init__(self, text: str) -> None:
         self.path: list[str | int] = []
-        self.text = text
+        self.text: str = text
 
     def __str__(self) -> str:
         out = ""

@@ -281,7 +281,7 @@ class TextCodec(Codec):
         self._extra = extra
         self._parse = parse
         self._write = write
-        self.expects = expects
+        self.expects: str = expects
 
     def schema(self) -> JSONSchema:
         return {"type": "string", **self._extra}

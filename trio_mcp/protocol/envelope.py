@@ -42,9 +42,9 @@ class Request:
     __slots__ = ("id", "method", "params")
 
     def __init__(self, id: RequestId, method: str, params: dict[str, Any]) -> None:
-        self.id = id
-        self.method = method
-        self.params = params
+        self.id: RequestId = id
+        self.method: str = method
+        self.params: dict[str, Any] = params
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method}>"
@@ -56,8 +56,8 @@ class Notification:
     __slots__ = ("method", "params")
 
     def __init__(self, method: str, params: dict[str, Any]) -> None:
-        self.method = method
-        self.params = params
+        self.method: str = method
+        self.params: dict[str, Any] = params
 
     def __repr__(self) -> str:
         return f"<Notification {self.method}>"
@@ -69,8 +69,8 @@ class Response:
     __slots__ = ("id", "result")
 
     def __init__(self, id: RequestId, result: dict[str, Any]) -> None:
-        self.id = id
-        self.result = result
+        self.id: RequestId = id
+        self.result: dict[str, Any] = result
 
 
 class ErrorResponse:
@@ -79,8 +79,8 @@ class ErrorResponse:
     __slots__ = ("error", "id")
 
     def __init__(self, id: RequestId | None, error: dict[str, Any]) -> None:
-        self.id = id
-        self.error = error
+        self.id: RequestId | None = id
+        self.error: dict[str, Any] = error
 
 
 Message = Request | Notification | Response | ErrorResponse
@@ -91,8 +91,8 @@ class BadMessage(Exception):
 
     def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:
         super().__init__(error.message)
-        self.error = error
-        self.id = id
+        self.error: ProtocolError = error
+        self.id: RequestId | None = id
 
 
 def is_request_id(value: object, limits: Limits = DEFAULT) -> bool:

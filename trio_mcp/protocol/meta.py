@@ -60,11 +60,11 @@ class RequestMeta:
         progress_token: RequestId | None = None,
         raw: dict[str, Any] | None = None,
     ) -> None:
-        self.protocol_version = protocol_version
-        self.client_capabilities = client_capabilities
-        self.client_info = client_info
-        self.log_level = log_level
-        self.progress_token = progress_token
+        self.protocol_version: str = protocol_version
+        self.client_capabilities: dict[str, Any] = client_capabilities
+        self.client_info: dict[str, Any] | None = client_info
+        self.log_level: str | None = log_level
+        self.progress_token: RequestId | None = progress_token
         self.raw = raw if raw is not None else {}
 
     @property

@@ -38,11 +38,11 @@ class Method:
         capability: str | None = None,
         mirror: str | None = None,
     ) -> None:
-        self.name = name
-        self.schema = schema
-        self.eras = eras
-        self.capability = capability
-        self.mirror = mirror
+        self.name: str = name
+        self.schema: dict[str, Any] = schema
+        self.eras: frozenset[Era] = eras
+        self.capability: str | None = capability
+        self.mirror: str | None = mirror
         self._validate: Callable[[Any], Any] | None = None
 
     def check(self, params: dict[str, Any]) -> None:

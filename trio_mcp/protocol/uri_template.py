@@ -45,9 +45,9 @@ class _Expression:
     __slots__ = ("explode", "names", "operator")
 
     def __init__(self, operator: str, names: tuple[str, ...], explode: bool) -> None:
-        self.operator = operator
-        self.names = names
-        self.explode = explode
+        self.operator: str = operator
+        self.names: tuple[str, ...] = names
+        self.explode: bool = explode
 
     @property
     def named(self) -> bool:
@@ -90,7 +90,7 @@ class UriTemplate:
     def __init__(self, text: str, limits: Limits = DEFAULT) -> None:
         if len(text.encode()) > limits.template_bytes:
             raise BadTemplate(f"the template is longer than {limits.template_bytes} bytes")
-        self.text = text
+        self.text: str = text
         self._parts: list[str | _Expression] = []
         at = 0
         for found in _EXPRESSION.finditer(text):

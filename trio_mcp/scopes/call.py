@@ -68,17 +68,17 @@ class Call:
         outlet: Outlet,
         timeout: float = math.inf,
     ) -> None:
-        self.id = id
-        self.method = method
-        self.params = params
-        self.meta = meta
-        self.outlet = outlet
-        self.timeout = timeout
+        self.id: RequestId = id
+        self.method: str = method
+        self.params: dict[str, Any] = params
+        self.meta: RequestMeta = meta
+        self.outlet: Outlet = outlet
+        self.timeout: float = timeout
         # Counts from the moment the scope is entered: waiting for a place is not running.
-        self.scope = trio.CancelScope(relative_deadline=timeout)
-        self.settlement = Settlement.OPEN
+        self.scope: trio.CancelScope = trio.CancelScope(relative_deadline=timeout)
+        self.settlement: Settlement = Settlement.OPEN
         self.reason: str | None = None
-        self.status = 200
+        self.status: int = 200
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"

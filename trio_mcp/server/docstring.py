@@ -32,8 +32,8 @@ class Docstring:
     __slots__ = ("parameters", "text")
 
     def __init__(self, text: str, parameters: dict[str, str]) -> None:
-        self.text = text
-        self.parameters = parameters
+        self.text: str = text
+        self.parameters: dict[str, str] = parameters
 
 
 def parse_docstring(doc: str | None) -> Docstring:

@@ -52,9 +52,9 @@ class Engine:
     """
 
     def __init__(self, server: ServerBase[Any], lifespan: Any) -> None:
-        self.server = server
+        self.server: ServerBase[Any] = server
         self.limits = server.limits
-        self.lifespan = lifespan
+        self.lifespan: Any = lifespan
         self.executor = Executor.of_server(server.limits)
         self.threads = trio.CapacityLimiter(server.limits.worker_threads)
         self.any: Final = AnyCodec(Compiler(output=True))

@@ -28,11 +28,11 @@ class Tool:
     __slots__ = ("handler", "name", "output", "timeout", "wire")
 
     def __init__(self, handler: Handler, wire: dict[str, Any], output: Codec | None, timeout: float | None) -> None:
-        self.handler = handler
+        self.handler: Handler = handler
         self.name = handler.name
-        self.wire = wire
-        self.output = output
-        self.timeout = timeout
+        self.wire: dict[str, Any] = wire
+        self.output: Codec | None = output
+        self.timeout: float | None = timeout
 
 
 class Resource:
@@ -49,12 +49,12 @@ class Resource:
         mime_type: str | None,
         timeout: float | None,
     ) -> None:
-        self.handler = handler
-        self.uri = uri
-        self.template = template
-        self.wire = wire
-        self.mime_type = mime_type
-        self.timeout = timeout
+        self.handler: Handler = handler
+        self.uri: str = uri
+        self.template: UriTemplate | None = template
+        self.wire: dict[str, Any] = wire
+        self.mime_type: str | None = mime_type
+        self.timeout: float | None = timeout
 
 
 class Prompt:
@@ -63,10 +63,10 @@ class Prompt:
     __slots__ = ("handler", "name", "timeout", "wire")
 
     def __init__(self, handler: Handler, wire: dict[str, Any], timeout: float | None) -> None:
-        self.handler = handler
+        self.handler: Handler = handler
         self.name = handler.name
-        self.wire = wire
-        self.timeout = timeout
+        self.wire: dict[str, Any] = wire
+        self.timeout: float | None = timeout
 
 
 class Registry:

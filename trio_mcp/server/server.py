@@ -56,16 +56,16 @@ class ServerBase(Generic[LifespanT]):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
-        self.name = name
-        self.version = version
-        self.title = title
-        self.instructions = instructions
-        self.description = description
-        self.website_url = website_url
-        self.icons = icons
-        self.lifespan = lifespan
-        self.limits = limits
-        self.expose_errors = expose_errors
+        self.name: str = name
+        self.version: str = version
+        self.title: str | None = title
+        self.instructions: str | None = instructions
+        self.description: str | None = description
+        self.website_url: str | None = website_url
+        self.icons: Icons | None = icons
+        self.lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = lifespan
+        self.limits: Limits = limits
+        self.expose_errors: bool = expose_errors
         self.revisions: Final = MODERN
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}

@@ -45,11 +45,11 @@ class Parameter:
     __slots__ = ("codec", "description", "load", "name", "required", "schema")
 
     def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
-        self.name = name
-        self.codec = codec
+        self.name: str = name
+        self.codec: Codec = codec
         self.load = codec.load
         self.required = default is _EMPTY
-        self.description = description
+        self.description: str | None = description
         schema = codec.schema()
         if default is not _EMPTY:
             schema = with_default(schema, codec, default)
@@ -99,7 +99,7 @@ class Handler:
     def __init__(self, fn: Any, kind: str, name: str | None, localns: Mapping[str, Any]) -> None:
         self._kind = kind
         self._localns = dict(localns)
-        self.fn = fn
+        self.fn: Any = fn
         self.name = name if name is not None else _own_name(fn, kind)
         target = _function_of(fn)
         signature = self._signature(fn, target)

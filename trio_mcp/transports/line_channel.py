@@ -42,7 +42,7 @@ class _Pending:
     __slots__ = ("changed", "error", "events", "listener", "result")
 
     def __init__(self, listener: Listener, events: int) -> None:
-        self.listener = listener
+        self.listener: Listener = listener
         self.result: dict[str, Any] | None = None
         self.error: Exception | None = None
         self.events: deque[Notification] = deque(maxlen=events)

@@ -9,7 +9,7 @@ __all__ = ["memory_pipe", "memory_streams"]
 
 class _Pipe:
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size: int = size
         self.data = bytearray()
         self.sender_closed = False
         self.receiver_closed = False

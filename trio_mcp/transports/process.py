@@ -61,7 +61,7 @@ class _Child:
     def __init__(self, process: trio.Process, command: StdioCommand, limits: Limits) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self.process = process
+        self.process: trio.Process = process
         self._command = command
         self._limits = limits
         fd = getattr(process.stdin, "fileno", lambda: None)()

@@ -50,9 +50,9 @@ class _Bound:
     """The listeners, and how their addresses are called."""
 
     def __init__(self, listeners: list[trio.SocketListener], addresses: list[str], urls: list[str]) -> None:
-        self.listeners = listeners
-        self.addresses = addresses
-        self.urls = urls
+        self.listeners: list[trio.SocketListener] = listeners
+        self.addresses: list[str] = addresses
+        self.urls: list[str] = urls
 
 
 @asynccontextmanager

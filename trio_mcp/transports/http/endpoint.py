@@ -37,10 +37,10 @@ class Endpoint:
     """
 
     def __init__(self, engine: Engine, policy: HostPolicy, path: str) -> None:
-        self.engine = engine
+        self.engine: Engine = engine
         self.limits = engine.limits
-        self.policy = policy
-        self.path = path
+        self.policy: HostPolicy = policy
+        self.path: str = path
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
 

@@ -32,9 +32,9 @@ class Exchange(ABC):
     __slots__ = ("body", "done", "gone", "headers", "method", "on_gone", "on_silence", "streaming")
 
     def __init__(self, method: str, headers: Mapping[bytes, bytes], body: bytes) -> None:
-        self.method = method
-        self.headers = headers
-        self.body = body
+        self.method: str = method
+        self.headers: Mapping[bytes, bytes] = headers
+        self.body: bytes = body
         self.streaming = False
         self.done = False
         self.gone = False
