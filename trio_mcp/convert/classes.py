@@ -187,7 +187,7 @@ class ClassCodec(Codec):
         name: Its key in `$defs`.
     """
 
-    kinds = frozenset({"dict"})
+    kinds: frozenset[str] = frozenset({"dict"})
 
     def __init__(self, cls: type, shape: ClassShape, name: str) -> None:
         self.name: str = name

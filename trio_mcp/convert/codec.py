@@ -93,7 +93,7 @@ class Mismatch(Exception):
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__()
-        self.problems = list(problems)
+        self.problems: list[Problem] = list(problems)
 
     @staticmethod
     def of(value: Any, expected: str) -> Mismatch:

@@ -256,8 +256,8 @@ class Compiler:
 class AnyCodec(Codec):
     """Any JSON value comes in as it is; any value with a codec of its own goes out."""
 
-    kinds = frozenset({"null", "bool", "int", "float", "str", "list", "dict"})
-    expects = "any value"
+    kinds: frozenset[str] = frozenset({"null", "bool", "int", "float", "str", "list", "dict"})
+    expects: str = "any value"
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler

@@ -31,7 +31,7 @@ class ArrayCodec(Codec):
         unique: Whether elements must differ.
     """
 
-    kinds = frozenset({"list"})
+    kinds: frozenset[str] = frozenset({"list"})
 
     def __init__(self, item: Codec, make: Callable[[list[Any]], Any], accepts: tuple[type, ...], unique: bool) -> None:
         self._item = item
@@ -91,7 +91,7 @@ def _each(step: Callable[[Any], Any], values: Any) -> list[Any]:
 class TupleCodec(Codec):
     """tuple[A, B, C], as an array of exactly so many elements."""
 
-    kinds = frozenset({"list"})
+    kinds: frozenset[str] = frozenset({"list"})
 
     def __init__(self, items: Sequence[Codec]) -> None:
         self._items = list(items)
@@ -144,7 +144,7 @@ class DictCodec(Codec):
         item: The codec of the values.
     """
 
-    kinds = frozenset({"dict"})
+    kinds: frozenset[str] = frozenset({"dict"})
 
     def __init__(self, key: Codec, item: Codec, make: Callable[[], dict[Any, Any]] = dict) -> None:
         self._make = make

@@ -37,8 +37,8 @@ __all__ = [
 class NoneCodec(Codec):
     """None, as null."""
 
-    kinds = frozenset({"null"})
-    expects = "null"
+    kinds: frozenset[str] = frozenset({"null"})
+    expects: str = "null"
 
     def schema(self) -> JSONSchema:
         return {"type": "null"}
@@ -58,8 +58,8 @@ class NoneCodec(Codec):
 class BoolCodec(Codec):
     """bool; 0 and 1 are not booleans."""
 
-    kinds = frozenset({"bool"})
-    expects = "boolean"
+    kinds: frozenset[str] = frozenset({"bool"})
+    expects: str = "boolean"
 
     def schema(self) -> JSONSchema:
         return {"type": "boolean"}
@@ -79,8 +79,8 @@ class BoolCodec(Codec):
 class IntCodec(Codec):
     """int. JSON Schema counts 1.0 as an integer, so it is one here; true is not."""
 
-    kinds = frozenset({"int"})
-    expects = "integer"
+    kinds: frozenset[str] = frozenset({"int"})
+    expects: str = "integer"
 
     def schema(self) -> JSONSchema:
         return {"type": "integer"}
@@ -106,8 +106,8 @@ class IntCodec(Codec):
 class FloatCodec(Codec):
     """float; an integer is taken as one. NaN and the infinities cannot leave."""
 
-    kinds = frozenset({"int", "float"})
-    expects = "number"
+    kinds: frozenset[str] = frozenset({"int", "float"})
+    expects: str = "number"
 
     def schema(self) -> JSONSchema:
         return {"type": "number"}
@@ -138,8 +138,8 @@ class FloatCodec(Codec):
 class StrCodec(Codec):
     """str, never decoded or stripped."""
 
-    kinds = frozenset({"str"})
-    expects = "string"
+    kinds: frozenset[str] = frozenset({"str"})
+    expects: str = "string"
 
     def schema(self) -> JSONSchema:
         return {"type": "string"}
@@ -267,7 +267,7 @@ class TextCodec(Codec):
         write: To text.
     """
 
-    kinds = frozenset({"str"})
+    kinds: frozenset[str] = frozenset({"str"})
 
     def __init__(
         self,
@@ -397,8 +397,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 class DecimalCodec(Codec):
     """Decimal: a number or its text comes in, text goes out, so that no digit is lost."""
 
-    kinds = frozenset({"int", "float", "str"})
-    expects = "decimal number"
+    kinds: frozenset[str] = frozenset({"int", "float", "str"})
+    expects: str = "decimal number"
     _PATTERN = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
 
     def schema(self) -> JSONSchema:
@@ -430,8 +430,8 @@ class DecimalCodec(Codec):
 class BytesCodec(Codec):
     """bytes or bytearray, as base64 text."""
 
-    kinds = frozenset({"str"})
-    expects = "base64 text"
+    kinds: frozenset[str] = frozenset({"str"})
+    expects: str = "base64 text"
 
     def __init__(self, cls: type) -> None:
         self._cls = cls
@@ -459,8 +459,8 @@ class BytesCodec(Codec):
 class PathCodec(Codec):
     """A path, as text."""
 
-    kinds = frozenset({"str"})
-    expects = "path"
+    kinds: frozenset[str] = frozenset({"str"})
+    expects: str = "path"
 
     def __init__(self, cls: type) -> None:
         self._cls = pathlib.Path if cls is os.PathLike else cls

@@ -65,7 +65,7 @@ class RequestMeta:
         self.client_info: dict[str, Any] | None = client_info
         self.log_level: str | None = log_level
         self.progress_token: RequestId | None = progress_token
-        self.raw = raw if raw is not None else {}
+        self.raw: dict[str, Any] = raw if raw is not None else {}
 
     @property
     def trace_context(self) -> dict[str, str]:

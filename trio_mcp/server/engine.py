@@ -20,6 +20,7 @@ from ..errors import (
     ToolError,
     UnsupportedVersion,
 )
+from ..limits import Limits
 from ..protocol.envelope import Request, encode_error, encode_result
 from ..protocol.jsontext import dumps, shorten
 from ..protocol.meta import SERVER_INFO, RequestMeta
@@ -53,11 +54,11 @@ class Engine:
 
     def __init__(self, server: ServerBase[Any], lifespan: Any) -> None:
         self.server: ServerBase[Any] = server
-        self.limits = server.limits
+        self.limits: Limits = server.limits
         self.lifespan: Any = lifespan
-        self.executor = Executor.of_server(server.limits)
-        self.threads = trio.CapacityLimiter(server.limits.worker_threads)
-        self.any: Final = AnyCodec(Compiler(output=True))
+        self.executor: Executor = Executor.of_server(server.limits)
+        self.threads: trio.CapacityLimiter = trio.CapacityLimiter(server.limits.worker_threads)
+        self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True))
         self._server_meta = {SERVER_INFO: server.info()}
         # The end of nearly every result, written once.
         self._tail = b',"resultType":"complete","_meta":' + dumps(self._server_meta) + b"}"

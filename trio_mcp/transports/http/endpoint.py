@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from ...errors import InvalidRequest, ProtocolError, ServerBusy
+from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, parse_message
 from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror
 from ...protocol.revisions import Era, era_of
@@ -38,7 +39,7 @@ class Endpoint:
 
     def __init__(self, engine: Engine, policy: HostPolicy, path: str) -> None:
         self.engine: Engine = engine
-        self.limits = engine.limits
+        self.limits: Limits = engine.limits
         self.policy: HostPolicy = policy
         self.path: str = path
         base = path.rstrip("/")

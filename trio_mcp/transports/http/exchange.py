@@ -35,9 +35,9 @@ class Exchange(ABC):
         self.method: str = method
         self.headers: Mapping[bytes, bytes] = headers
         self.body: bytes = body
-        self.streaming = False
-        self.done = False
-        self.gone = False
+        self.streaming: bool = False
+        self.done: bool = False
+        self.gone: bool = False
         self.on_gone: Callable[[], object] | None = None
         self.on_silence: Callable[[], object] | None = None
 
