@@ -10,60 +10,46 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import (
-    ConnectionClosed,
-    HeaderMismatch,
-    HttpError,
-    InternalError,
-    InvalidParams,
-    InvalidRequest,
-    InvalidResponse,
-    LegacyServer,
-    MCPError,
-    MethodNotFound,
-    MissingClientCapability,
-    ParseError,
-    ProtocolError,
-    RegistrationError,
-    RequestTimeout,
-    ResourceNotFound,
-    ServerBusy,
-    TimedOut,
-    ToolError,
-    UnsupportedVersion,
-)
-from .limits import DEFAULT as DEFAULT_LIMITS
-from .limits import Limits
-from .protocol.content import (
-    Audio,
-    ContentBlock,
-    EmbeddedResource,
-    Image,
-    ResourceContents,
-    ResourceLink,
-    Role,
-    Text,
-)
-from .protocol.results import (
-    CallToolResult,
-    GetPromptResult,
-    PromptMessage,
-    ReadResourceResult,
-)
-from .serve import (
-    OpenServer,
-    Server,
-    http_app,
-    open_server,
-    serve_http,
-    serve_stdio,
-    serve_stream,
-)
-from .server.context import Context
-
 if TYPE_CHECKING:
     from .client import Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
     from .connect import Target, connect_client, open_client
+    from .errors import (
+        ConnectionClosed,
+        HeaderMismatch,
+        HttpError,
+        InternalError,
+        InvalidParams,
+        InvalidRequest,
+        InvalidResponse,
+        LegacyServer,
+        MCPError,
+        MethodNotFound,
+        MissingClientCapability,
+        ParseError,
+        ProtocolError,
+        RegistrationError,
+        RequestTimeout,
+        ResourceNotFound,
+        ServerBusy,
+        TimedOut,
+        ToolError,
+        UnsupportedVersion,
+    )
+    from .limits import DEFAULT as DEFAULT_LIMITS
+    from .limits import Limits
+    from .protocol.content import (
+        Audio,
+        ContentBlock,
+        EmbeddedResource,
+        Image,
+        ResourceContents,
+        ResourceLink,
+        Role,
+        Text,
+    )
+    from .protocol.results import CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
+    from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
+    from .server.context import Context
     from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
 
@@ -123,8 +109,49 @@ __all__ = [
     "serve_stream",
 ]
 
-# A server does not need the client: its modules are loaded by whoever names one of these.
-_LATE = {
+# Names are loaded when they are first used: a server does not need the client, and the command line is up before trio is.
+_MODULES = {
+    "ConnectionClosed": "errors",
+    "HeaderMismatch": "errors",
+    "HttpError": "errors",
+    "InternalError": "errors",
+    "InvalidParams": "errors",
+    "InvalidRequest": "errors",
+    "InvalidResponse": "errors",
+    "LegacyServer": "errors",
+    "MCPError": "errors",
+    "MethodNotFound": "errors",
+    "MissingClientCapability": "errors",
+    "ParseError": "errors",
+    "ProtocolError": "errors",
+    "RegistrationError": "errors",
+    "RequestTimeout": "errors",
+    "ResourceNotFound": "errors",
+    "ServerBusy": "errors",
+    "TimedOut": "errors",
+    "ToolError": "errors",
+    "UnsupportedVersion": "errors",
+    "Limits": "limits",
+    "Audio": "protocol.content",
+    "ContentBlock": "protocol.content",
+    "EmbeddedResource": "protocol.content",
+    "Image": "protocol.content",
+    "ResourceContents": "protocol.content",
+    "ResourceLink": "protocol.content",
+    "Role": "protocol.content",
+    "Text": "protocol.content",
+    "CallToolResult": "protocol.results",
+    "GetPromptResult": "protocol.results",
+    "PromptMessage": "protocol.results",
+    "ReadResourceResult": "protocol.results",
+    "OpenServer": "serve",
+    "Server": "serve",
+    "http_app": "serve",
+    "open_server": "serve",
+    "serve_http": "serve",
+    "serve_stdio": "serve",
+    "serve_stream": "serve",
+    "Context": "server.context",
     "Client": "client",
     "PromptArgument": "client",
     "PromptInfo": "client",
@@ -134,19 +161,21 @@ _LATE = {
     "Target": "connect",
     "connect_client": "connect",
     "open_client": "connect",
-    "StdioCommand": "transports.process",
     "HttpServer": "transports.http.edge",
+    "StdioCommand": "transports.process",
 }
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATE.get(name)
-    if module is None:
+    if name == "DEFAULT_LIMITS":
+        value = importlib.import_module(".limits", __name__).DEFAULT
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_MODULES, "DEFAULT_LIMITS"})

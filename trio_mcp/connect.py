@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -55,6 +56,10 @@ class HttpOptions(TypedDict, total=False):
     http: Any
 
 
+# The blocks that are open in each task, outermost first: to close them in order when they are left out of order.
+_OPEN: WeakKeyDictionary[trio.lowlevel.Task, list[open_client]] = WeakKeyDictionary()
+
+
 class open_client(AbstractAsyncContextManager[Client]):
     """Open a client: `async with open_client(target) as client:`.
 
@@ -95,6 +100,8 @@ class open_client(AbstractAsyncContextManager[Client]):
         self._task: trio.lowlevel.Task | None = None
         self._nursery: trio.Nursery | None = None
         self._manager: AbstractAsyncContextManager[Client] | None = None
+        self._stack: list[open_client] = []
+        self._left = False
 
     async def __aenter__(self) -> Client:
         if self._manager is not None:
@@ -103,21 +110,45 @@ class open_client(AbstractAsyncContextManager[Client]):
         self._task = trio.lowlevel.current_task()
         client = await self._manager.__aenter__()
         self._nursery = self._task.child_nurseries[-1]
+        self._stack = _OPEN.setdefault(self._task, [])
+        self._stack.append(self)
         return client
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         assert self._manager is not None
+        if self._left:
+            return None  # closed already, by the client that it was left after
         task = trio.lowlevel.current_task()
-        if task is not self._task or task.child_nurseries[-1:] != [self._nursery]:
-            where = "in another task than it was entered in" if task is not self._task else "before a block inside it"
-            # Nothing was touched: leaving in the right order still works.
-            raise RuntimeError(
-                f"open_client({self._target!r}) was left {where}. Blocks that own tasks must nest; to open and close "
-                "clients in any order, use 'client = await connect_client(nursery, target)' and 'await client.aclose()'"
-            )
-        return await self._manager.__aexit__(exc_type, exc, traceback)
+        if task is self._task and task.child_nurseries[-1:] == [self._nursery]:
+            self._stack.remove(self)
+            self._left = True
+            return await self._manager.__aexit__(exc_type, exc, traceback)
+        where = "in another task than it was entered in" if task is not self._task else "before a block inside it"
+        advice = RuntimeError(
+            f"open_client({self._target!r}) was left {where}. Blocks that own tasks must nest; to open and close clients in "
+            "any order, use 'client = await connect_client(nursery, target)' and 'await client.aclose()'"
+        )
+        if task is self._task:
+            await self._close_those_inside(task)
+        raise advice
+
+    async def _close_those_inside(self, task: trio.lowlevel.Task) -> None:
+        """Close the clients that were opened inside this one, innermost first, and this one.
+
+        Otherwise their nurseries would be left open and trio itself would end. Nothing is touched when some other block is
+        open in between: then leaving in the right order still works.
+        """
+        for inner in list(reversed(self._stack)):
+            if inner._task is not task or task.child_nurseries[-1:] != [inner._nursery]:
+                return
+            assert inner._manager is not None
+            self._stack.remove(inner)
+            inner._left = True
+            await inner._manager.__aexit__(None, None, None)
+            if inner is self:
+                return
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Client]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -216,9 +218,10 @@ def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: 
         on_ready: Called once the signals are heard, before the first message is read.
     """
 
-    async def serve() -> None:
+    async def serve(on_end: Callable[[], None]) -> None:
         on_ready()
-        await serve_stdio(server)
+        async with open_engine(server) as engine, open_stdio(engine.limits) as link:
+            await serve_lines(engine, link, on_end=on_end)
 
     return _run(server, serve)
 
@@ -235,16 +238,16 @@ def run_http(
         options: The other arguments of `serve_http`.
     """
 
-    async def serve() -> None:
+    async def serve(on_end: Callable[[], None]) -> None:
         async with trio.open_nursery() as nursery:
             on_ready(await nursery.start(partial(serve_http, server, bind, **options)))
 
     return _run(server, serve)
 
 
-def _run(server: ServerBase[Any], serve: Callable[[], Awaitable[None]]) -> int:
+def _run(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> int:
     try:
-        trio.run(_until_signal, serve)
+        trio.run(_until_signal, server.name, server.limits.drain_timeout, serve)
     except (MCPError, ValueError) as exc:
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
@@ -253,17 +256,50 @@ def _run(server: ServerBase[Any], serve: Callable[[], Awaitable[None]]) -> int:
     return 0
 
 
-async def _until_signal(serve: Callable[[], Awaitable[None]]) -> None:
+_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class _Watchdog:
+    """Ends the process when a handler keeps it from ending: one that is shielded, or blocks the event loop.
+
+    Its thread is the only thing that still runs then. A process that ends in time takes the thread with it.
+    """
+
+    def __init__(self, name: str, patience: float) -> None:
+        self._name = name
+        self._patience = patience
+        self._thread: threading.Timer | None = None
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Timer(self._patience, self._give_up)
+            self._thread.daemon = True
+            self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._thread.cancel()
+
+    def _give_up(self) -> None:
+        text = f"{self._name}: a handler did not end within {self._patience:g} s (shielded, or blocking); ending without it\n"
+        os.write(2, text.encode())
+        os._exit(1)
+
+
+async def _until_signal(name: str, drain: float, serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    watchdog = _Watchdog(name, 2 * drain + 1.0)
     with unwrapped():
         async with trio.open_nursery() as nursery:
 
             async def watch(*, task_status: trio.TaskStatus[None]) -> None:
-                with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                with trio.open_signal_receiver(*_SIGNALS) as signals:
                     task_status.started()
                     async for _ in signals:
                         serving.cancel()
+                        watchdog.start()
 
             await nursery.start(watch)
             with trio.CancelScope() as serving:
-                await serve()
+                await serve(watchdog.start)
+            watchdog.stop()
             nursery.cancel_scope.cancel()

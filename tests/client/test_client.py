@@ -397,14 +397,27 @@ async def test_what_is_no_target_is_refused_with_what_was_expected() -> None:
             pass
 
 
-async def test_blocks_left_out_of_order_fail_at_once_and_can_still_be_left_in_order() -> None:
+async def test_blocks_left_out_of_order_fail_at_once_and_are_closed() -> None:
     one, two = open_client(make()[0]), open_client(make()[0])
+    before = list(trio.lowlevel.current_task().child_nurseries)
     await one.__aenter__()
     client = await two.__aenter__()
     with pytest.raises(RuntimeError, match=r"was left before a block inside it.*connect_client\(nursery, target\)"):
         await one.__aexit__(None, None, None)
-    assert (await client.call_tool("steps", {"count": 0})).text == "done"
+    # Both are closed, in order: no nursery is left open, and leaving the other one is no error.
+    assert trio.lowlevel.current_task().child_nurseries == before
+    with pytest.raises(ConnectionClosed):
+        await client.call_tool("steps", {"count": 0})
     await two.__aexit__(None, None, None)
+
+
+async def test_a_block_left_inside_a_nursery_fails_at_once_and_can_still_be_left_in_order() -> None:
+    one = open_client(make()[0])
+    client = await one.__aenter__()
+    async with trio.open_nursery():
+        with pytest.raises(RuntimeError, match="was left before a block inside it"):
+            await one.__aexit__(None, None, None)
+        assert (await client.call_tool("steps", {"count": 0})).text == "done"
     await one.__aexit__(None, None, None)
 
 

@@ -99,8 +99,13 @@ def _run(args: list[str], command: list[str] | None) -> int:
     except MCPError as exc:
         click.echo(f"trio-mcp: {exc}", err=True)
         return EXIT_SERVER
-    except BrokenPipeError:
-        # Whoever read our output has enough (`trio-mcp tools … | head`).
-        sys.stderr.close()
+    except ValueError as exc:
+        click.echo(f"Error: {exc}", err=True)
+        return EXIT_USAGE
+    except SystemExit:
+        # Whoever read our output has enough (`trio-mcp tools … | head`): click ends the process then.
         return 0
+    except OSError as exc:
+        click.echo(f"trio-mcp: {exc.strerror or exc}", err=True)
+        return EXIT_SERVER
     return status if isinstance(status, int) else 0

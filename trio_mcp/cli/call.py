@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -58,6 +59,8 @@ def command(
         raise click.UsageError("missing TOOL; 'trio-mcp tools TARGET' lists them")
     name, *pairs = rest
     values = parse_pairs(pairs)
+    if timeout is not None and not math.isfinite(timeout):
+        raise click.UsageError(f"--timeout: expected a number of seconds, got {timeout}")
     if log_level is not None:
         _check_level(log_level)
 

@@ -66,7 +66,7 @@ def _import(path: str, debug: bool) -> ModuleType:
     except Exception as exc:
         if debug:
             traceback.print_exc()
-        hint = "" if debug else "; --debug shows the traceback"
+        hint = "" if debug else f"; 'trio-mcp serve {path} --debug' shows the traceback"
         raise click.ClickException(f"{path}: {type(exc).__name__}: {exc}{_where(exc, full)}{hint}") from None
     except SystemExit as exc:
         raise click.ClickException(f"{path} ended the process when it was imported (status {exc.code})") from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .. import Client, ProtocolError
-from .session import print_json, run_client, split_target
+from .. import Client, ResourceNotFound
+from .session import NoSuch, print_json, run_client, split_target
 from .show import show_contents
 
 __all__ = ["command"]
@@ -27,12 +27,10 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
             return await _list(client, as_json)
         try:
             result = await client.read_resource(uri)
-        except ProtocolError as exc:
-            if exc.code not in (-32602, -32002):
-                raise
+        except ResourceNotFound as exc:
             there = [item.uri for item in await client.list_resources()]
             there += [item.uri_template for item in await client.list_resource_templates()]
-            raise click.UsageError(f"{exc.message}. There is: {', '.join(there) or 'none at all'}") from None
+            raise NoSuch(f"{exc.message}. There is: {', '.join(there) or 'none at all'}") from None
         if as_json:
             print_json(result.to_wire())
         else:

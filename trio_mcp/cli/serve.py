@@ -93,7 +93,7 @@ def _address(bind: str | None, uds: str | None, http: dict[str, Any]) -> str | N
 
 def _explain_http(server: Server[object], bound: HttpServer) -> None:
     for url in bound.urls:
-        click.echo(f"{server!r} serves at {url}", err=True)
+        click.echo(f"{server.name} serves at {url}", err=True)
     if bound.urls and not bound.urls[0].startswith("unix:"):
         config = json.dumps({"mcpServers": {server.name: {"url": bound.urls[0]}}}, indent=2)
         click.echo(f"For the configuration of a host:\n\n{config}\n", err=True)
@@ -111,6 +111,6 @@ def _explain(server: Server[object], file: str) -> None:
     )
     config = json.dumps({"mcpServers": {server.name: entry}}, indent=2)
     click.echo(
-        f"{server!r} serves on standard input and output. For the configuration of a host:\n\n{config}\n", err=True
+        f"{server.name} serves on standard input and output. For the configuration of a host:\n\n{config}\n", err=True
     )
     click.echo("Waiting for messages, one JSON object a line. Ctrl-C ends the server.", err=True)

@@ -14,6 +14,7 @@ import orjson
 import trio
 
 from .. import Client, StdioCommand, Target, open_client
+from .show import printable
 
 __all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
 
@@ -43,7 +44,7 @@ def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Targ
 
 
 def _relay(line: str) -> None:
-    click.echo(line, err=True)
+    click.echo(printable(line, sys.stderr.isatty()), err=True)
 
 
 def run_client(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
@@ -59,7 +60,7 @@ def run_client(target: Target, what: str, work: Callable[[Client], Awaitable[int
 
 async def _run(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
     outcome: list[int | Exception] = []
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:

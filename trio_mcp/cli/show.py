@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 
@@ -9,7 +10,9 @@ import click
 
 from .. import Audio, ContentBlock, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
 
-__all__ = ["block_text", "show_blocks", "show_contents"]
+__all__ = ["block_text", "printable", "show_blocks", "show_contents"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
 def block_text(block: ContentBlock) -> str:
@@ -28,17 +31,22 @@ def block_text(block: ContentBlock) -> str:
     return f"[resource {contents.uri} {contents.mime_type or ''}, {len(contents.data)} bytes]"
 
 
+def printable(text: str, terminal: bool) -> str:
+    """Text for a terminal: what a server sends must not move the cursor or clear the screen."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if terminal else text
+
+
 def show_blocks(blocks: Iterable[ContentBlock], *, err: bool = False) -> None:
     """Print content blocks."""
     for block in blocks:
-        click.echo(block_text(block), err=err)
+        click.echo(printable(block_text(block), (sys.stderr if err else sys.stdout).isatty()), err=err)
 
 
 def show_contents(contents: Iterable[ResourceContents]) -> None:
     """Print what resources hold: text as text; bytes as they are, but not onto a terminal."""
     for item in contents:
         if isinstance(item.data, str):
-            click.echo(item.data)
+            click.echo(printable(item.data, sys.stdout.isatty()))
         elif sys.stdout.isatty():
             click.echo(f"[{item.uri} {item.mime_type or ''}, {len(item.data)} bytes; redirect the output to keep them]")
         else:

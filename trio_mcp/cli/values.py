@@ -37,7 +37,7 @@ def parse_json_object(text: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise click.UsageError(f"--json: not JSON: {exc}") from None
     if not isinstance(value, dict):
         raise click.UsageError("--json: expected an object, as in '{\"a\": 1}'")
@@ -69,7 +69,7 @@ def _value(text: str, kinds: set[str] | None) -> Any:
         return text
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if kinds is None or "string" not in kinds:
         return value

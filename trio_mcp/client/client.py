@@ -91,7 +91,7 @@ class Client:
             RequestTimeout: no answer in time. The server is told to stop.
             ConnectionClosed: the connection ended.
             InvalidResponse: the answer is not a complete result.
-            ValueError: the parameters are not JSON.
+            ValueError: the parameters are not JSON, or the request is over `limits.message_bytes` or `limits.json_depth`.
         """
         if log_level not in LOG_LEVELS:
             raise ValueError(f"log_level: no level {log_level!r}; the levels are {', '.join(LOG_LEVELS)}")

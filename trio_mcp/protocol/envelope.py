@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import InvalidParams, InvalidRequest, ProtocolError
 from ..limits import DEFAULT, Limits
-from .jsontext import dumps, loads, shorten
+from .jsontext import check_written, dumps, loads, shorten
 
 __all__ = [
     "BadMessage",
@@ -170,9 +170,18 @@ def _response(value: dict[str, Any], id: RequestId | None) -> Message:
     return ErrorResponse(id, error)
 
 
-def encode_request(id: RequestId, method: str, params: dict[str, Any]) -> bytes:
-    """A request, without a line end."""
-    return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+def encode_request(id: RequestId, method: str, params: dict[str, Any], limits: Limits = DEFAULT) -> bytes:
+    """A request, without a line end.
+
+    Raises:
+        ValueError: it is larger than `limits.message_bytes`, nested deeper than `limits.json_depth`, or not JSON.
+    """
+    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    raw = dumps(message)
+    bad = check_written(raw, message, limits, limits.message_bytes)
+    if bad:
+        raise ValueError(f"{method}: the request is too large: {bad} (see Limits)")
+    return raw
 
 
 def encode_notification(method: str, params: dict[str, Any]) -> bytes:

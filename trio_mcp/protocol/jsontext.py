@@ -22,11 +22,12 @@ import orjson
 from ..errors import InvalidRequest, ParseError
 from ..limits import DEFAULT, Limits
 
-__all__ = ["dumps", "find_unwritable", "loads", "shorten"]
+__all__ = ["check_written", "dumps", "find_unwritable", "loads", "shorten"]
 
 # Nineteen digits in a row may be an integer outside 64 bits. Ten times as fast as a regular expression.
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 19
+_TOO_LONG = 10**DEFAULT.integer_digits
 # An integer, by what stands around it, too long for a double.
 _OVERLONG_INTEGER = re.compile(rb"(?<![0-9A-Za-z.+])[1-9][0-9]{300,}(?![0-9.eE])")
 # Dataclasses, dates and subclasses have a form of orjson's own choice; how those travel the codecs decide.
@@ -101,6 +102,25 @@ def _check_depth(value: Any, limit: int) -> None:
         level = below
 
 
+def check_written(raw: bytes, value: Any, limits: Limits, most: int) -> str | None:
+    """Whether text that was written keeps to the bounds that a reader of it will set; otherwise why not.
+
+    Args:
+        raw: The text.
+        value: What it was written from.
+        limits: Nesting is bounded by `json_depth`.
+        most: Longest text, in bytes.
+    """
+    if len(raw) > most:
+        return f"{len(raw)} bytes, the limit is {most}"
+    if raw.count(b"{") + raw.count(b"[") > limits.json_depth:
+        try:
+            _check_depth(value, limits.json_depth)
+        except ParseError as exc:
+            return exc.message.removeprefix("Parse error: ")
+    return None
+
+
 def dumps(value: Any) -> bytes:
     """Write a JSON value as compact UTF-8 text without line ends.
 
@@ -128,8 +148,12 @@ def find_unwritable(value: Any) -> str | None:
 
 def _unwritable(value: Any, path: str, depth: int) -> str | None:
     kind = type(value)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
         return None
+    if kind is int:
+        if -(2**63) <= value < 2**64 or abs(value) < _TOO_LONG:
+            return None
+        return f"{path}: an integer of more than {DEFAULT.integer_digits} digits"
     if kind is str:
         try:
             value.encode()

@@ -60,6 +60,9 @@ class _Expression:
 
     def ends_at(self, char: str) -> bool:
         """Whether a character cannot be part of this expression's text, past its prefix."""
+        if self.operator in ("?", "&"):
+            # In a query every character but this may stand for itself (RFC 3986, section 3.4).
+            return char == "#"
         if char not in _STOPS or (self.named and char == "="):
             return False
         many = self.named or self.explode or len(self.names) > 1

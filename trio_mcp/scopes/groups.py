@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import trio
 
-__all__ = ["unwrapped"]
+__all__ = ["only_exception", "unwrapped"]
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def unwrapped() -> Iterator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        single = _single(group)
+        single = only_exception(group)
         if single is None:
             raise
         cause, context, suppress = single.__cause__, single.__context__, single.__suppress_context__
@@ -34,7 +34,7 @@ def unwrapped() -> Iterator[None]:
             del single, group
 
 
-def _single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+def only_exception(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     """The only real exception in a group, or None."""
     _, real = group.split(trio.Cancelled)
     exc: BaseException = group if real is None else real

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import trio
 
-from ..convert.codec import Mismatch, render
+from ..convert.codec import Mismatch, Problem, render
 from ..convert.compiler import AnyCodec, Compiler
 from ..errors import (
     InternalError,
@@ -22,13 +22,13 @@ from ..errors import (
 )
 from ..limits import Limits
 from ..protocol.envelope import Request, encode_error, encode_result
-from ..protocol.jsontext import dumps, shorten
-from ..protocol.meta import SERVER_INFO, RequestMeta
+from ..protocol.jsontext import check_written, dumps, shorten
+from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
 from ..protocol.methods import METHODS
 from ..protocol.revisions import ERAS, Era, check_version, era_of
 from ..scopes.call import Call, Outlet, run_call
 from ..scopes.executor import Executor
-from ..scopes.groups import unwrapped
+from ..scopes.groups import only_exception, unwrapped
 from .handlers import HANDLERS, error_result
 from .registry import Registry
 from .server import ServerBase
@@ -89,10 +89,12 @@ class Engine:
         return Call(request.id, request.method, request.params, meta, outlet, self.limits.request_timeout)
 
     def _no_legacy(self, request: Request) -> ProtocolError:
-        wanted = request.params.get("protocolVersion")
+        meta = request.params.get("_meta")
+        named = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        wanted = named if named is not None else request.params.get("protocolVersion")
         versions = ", ".join(self.server.revisions)
         return UnsupportedVersion(
-            f"Unsupported protocol version: this server speaks {versions}, which has no initialize handshake",
+            f"Unsupported protocol version: this server speaks {versions}, without an initialize handshake",
             {
                 "supported": list(self.server.revisions),
                 "requested": wanted if isinstance(wanted, str) else "initialize",
@@ -109,23 +111,34 @@ class Engine:
         try:
             result = await HANDLERS[call.method](self, call)
             return encode_result(call.id, result if isinstance(result, bytes) else self.encode(result))
-        except ProtocolError as exc:
-            return self._error(call, exc)
-        except ToolError as exc:
-            return self._failed(call, str(exc))
-        except (Exception, SystemExit) as exc:
-            return self._masked(call, exc)
+        except (trio.Cancelled, KeyboardInterrupt):
+            # The first is a scope's business, the second that of whoever runs this program.
+            raise
         except BaseExceptionGroup as group:
             return self._group(call, group)
+        except BaseException as exc:
+            return self._raised(call, exc)
+
+    def _raised(self, call: Call, exc: BaseException) -> bytes:
+        """What a handler raised, as an answer."""
+        if isinstance(exc, ProtocolError):
+            return self._error(call, exc)
+        if isinstance(exc, ToolError):
+            return self._failed(call, str(exc))
+        if isinstance(exc, Mismatch):
+            return self._invalid(call, exc)
+        return self._masked(call, exc)
 
     def _group(self, call: Call, group: BaseExceptionGroup[BaseException]) -> bytes:
         """A handler's own nursery failed. A cancellation of ours may be in it, and it is not ours to swallow."""
-        passing, rest = group.split((trio.Cancelled, KeyboardInterrupt, GeneratorExit))
-        if passing is None:
-            return self._masked(call, group)
-        if rest is not None:
-            logger.error("%s failed while it was cancelled", self._what(call), exc_info=rest)
-        raise passing
+        passing, rest = group.split((trio.Cancelled, KeyboardInterrupt))
+        if passing is not None:
+            if rest is not None:
+                logger.error("%s failed while it was cancelled", self._what(call), exc_info=rest)
+            raise passing
+        # One error in a nursery is that error: a ToolError raised in one is for the model as well.
+        single = only_exception(group)
+        return self._masked(call, group) if single is None else self._raised(call, single)
 
     def _masked(self, call: Call, exc: BaseException) -> bytes:
         """An error that is not for the model: the log gets it whole, the peer an id to find it by."""
@@ -135,6 +148,15 @@ class Engine:
         if self.server.expose_errors:
             text += f": {type(exc).__name__}: {exc}"
         return self._failed(call, text)
+
+    def _invalid(self, call: Call, exc: Mismatch) -> bytes:
+        """The handler returned something that cannot be sent, or is not what it promised."""
+        lines = render(exc.problems, self.limits)
+        what = self._what(call)
+        logger.error("%s returned a result that is not valid:\n%s", what, lines)
+        if call.method == "tools/call":
+            return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid:\n{lines}")
+        return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid")
 
     def _failed(self, call: Call, text: str) -> bytes:
         if not text.isascii():
@@ -167,12 +189,22 @@ class Engine:
     # -- results
 
     def encode(self, result: dict[str, Any]) -> bytes:
-        """A result with `resultType` and `serverInfo` (basic/index)."""
-        if "_meta" in result or not result:
-            return dumps(
-                {**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}}
-            )
-        return dumps(result)[:-1] + self._tail
+        """A result with `resultType` and `serverInfo` (basic/index), within what a client can be expected to read.
+
+        Raises:
+            Mismatch: it is larger than `limits.answer_bytes`, nested deeper than `limits.json_depth`, or not JSON.
+        """
+        plain = "_meta" not in result and bool(result)
+        if not plain:
+            result = {**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}}
+        try:
+            raw = dumps(result)
+        except ValueError as exc:
+            raise Mismatch(Problem(f"cannot be sent as JSON: {str(exc).removeprefix('$.')}")) from None
+        bad = check_written(raw, result, self.limits, self.limits.answer_bytes)
+        if bad is not None:
+            raise Mismatch(Problem(f"too large to send: {bad}"))
+        return raw[:-1] + self._tail if plain else raw
 
     def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
         """A result that depends on the registry alone: encoded once for each state of it."""
@@ -191,15 +223,6 @@ class Engine:
         if self.server.instructions is not None:
             out["instructions"] = self.server.instructions
         return out
-
-    def log_bad_result(self, what: str, exc: Mismatch) -> None:
-        """Tell the server's own log about a result that cannot be sent."""
-        logger.error("%s returned a result that is not valid:\n%s", what, render(exc.problems, self.limits))
-
-    def bad_result(self, what: str, exc: Mismatch) -> InternalError:
-        """The same, and the error for the peer."""
-        self.log_bad_result(what, exc)
-        return InternalError(f"{what} returned a result that is not valid")
 
 
 @asynccontextmanager

@@ -82,13 +82,7 @@ async def call_tool(engine: Engine, call: Call) -> Result:
         return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc.problems, engine.limits)}")
     call.limit(tool.timeout)
     value = await tool.handler.call(values, Context(engine, call), engine.threads)
-    try:
-        return tool_result(tool, value, engine.any)
-    except Mismatch as exc:
-        engine.log_bad_result(f"tool {name!r}", exc)
-        return error_result(
-            f"Tool {name!r} returned a result that is not valid:\n{render(exc.problems, engine.limits)}"
-        )
+    return tool_result(tool, value, engine.any)
 
 
 async def read_resource(engine: Engine, call: Call) -> Result:
@@ -103,10 +97,7 @@ async def read_resource(engine: Engine, call: Call) -> Result:
         value = await resource.handler.call(values, Context(engine, call), engine.threads)
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
-    try:
-        result = read_result(resource, uri, value, engine.any)
-    except Mismatch as exc:
-        raise engine.bad_result(f"resource {uri!r}", exc) from None
+    result = read_result(resource, uri, value, engine.any)
     # What a resource holds may depend on who asks and may change at any time.
     result["ttlMs"] = 0
     result["cacheScope"] = "private"
@@ -144,10 +135,7 @@ async def get_prompt(engine: Engine, call: Call) -> Result:
     )
     call.limit(prompt.timeout)
     value = await prompt.handler.call(values, Context(engine, call), engine.threads)
-    try:
-        return prompt_result(prompt, value, engine.any)
-    except Mismatch as exc:
-        raise engine.bad_result(f"prompt {name!r}", exc) from None
+    return prompt_result(prompt, value, engine.any)
 
 
 def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[str, Any]:

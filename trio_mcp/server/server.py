@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar, overload
@@ -56,6 +57,14 @@ class ServerBase(Generic[LifespanT]):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
+        for what, value, kind in (("version", version, str), ("limits", limits, Limits)):
+            if not isinstance(value, kind):
+                raise RegistrationError(f"Server({what}=…): expected {kind.__name__}, got {value!r}")
+        if lifespan is not None and (not callable(lifespan) or inspect.isasyncgenfunction(lifespan)):
+            raise RegistrationError(
+                "Server(lifespan=…): expected a function that returns an async context manager; "
+                "put @contextlib.asynccontextmanager above an 'async def' that yields"
+            )
         self.name: str = name
         self.version: str = version
         self.title: str | None = title
@@ -206,7 +215,7 @@ class ServerBase(Generic[LifespanT]):
             self._registry = None
             return function
 
-        return register if fn is None else register(fn)
+        return register if fn is None else register(_function(fn, "tool"))
 
     def resource(
         self,
@@ -332,7 +341,13 @@ class ServerBase(Generic[LifespanT]):
             self._registry = None
             return function
 
-        return register if fn is None else register(fn)
+        return register if fn is None else register(_function(fn, "prompt"))
+
+
+def _function(fn: Any, kind: str) -> Any:
+    if isinstance(fn, str):
+        raise RegistrationError(f"@server.{kind}({fn!r}): the name goes into name=, as in @server.{kind}(name={fn!r})")
+    return fn
 
 
 def _definition(

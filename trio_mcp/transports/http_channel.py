@@ -81,7 +81,7 @@ class HttpChannel(Channel):
         id = next(self._ids)
         if listener.progress is not None:
             params["_meta"]["progressToken"] = id
-        body = encode_request(id, method, params)
+        body = encode_request(id, method, params, self._limits)
         headers = {**_FIXED, **mirror_headers(method, params, params["_meta"][PROTOCOL_VERSION])}
         try:
             return await self._post(id, method, body, headers, listener)

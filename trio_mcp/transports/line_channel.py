@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from ..client.channel import Channel, Listener
-from ..errors import ConnectionClosed, ProtocolError
+from ..errors import ConnectionClosed, InvalidResponse, ProtocolError
 from ..limits import Limits
 from ..protocol.envelope import (
     BadMessage,
@@ -34,6 +35,9 @@ from .link import Link
 __all__ = ["LineChannel", "writing"]
 
 logger = logging.getLogger("trio_mcp.client")
+
+# The id of an answer, where servers write it: at the front.
+_ID: Final = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 
 
 class _Pending:
@@ -83,7 +87,7 @@ class LineChannel(Channel):
         id = next(self._ids)
         if listener.progress is not None:
             params["_meta"]["progressToken"] = id
-        message = encode_request(id, method, params)
+        message = encode_request(id, method, params, self._limits)
         pending = self._pending[id] = _Pending(listener, self._limits.client_events)
         try:
             self._link.post(message, now=True)
@@ -119,7 +123,7 @@ class LineChannel(Channel):
         while lines := await self._link.receive():
             for line in lines:
                 if line is TOO_LONG:
-                    self._odd(f"the server wrote a line over {self._limits.answer_bytes} bytes")
+                    self._unreadable(f"the server wrote a line over {self._limits.answer_bytes} bytes", b"")
                     continue
                 self._take(line)
 
@@ -128,22 +132,31 @@ class LineChannel(Channel):
             message = parse_message(line, self._reading)
         except BadMessage as exc:
             shown = shorten(line.decode(errors="replace"))
-            self._odd(f"the server wrote a line that is no message: {shown} ({exc})")
-            if exc.id is not None and exc.id in self._pending:
-                self._settle(exc.id, error=ConnectionClosed(f"the answer of {self._peer} cannot be read: {exc}"))
+            self._unreadable(f"the server wrote a line that is no message: {shown} ({exc})", line)
             return
         if isinstance(message, Response):
             self._settle(message.id, result=message.result)
         elif isinstance(message, ErrorResponse):
             error = ProtocolError.from_wire(message.error)
             if message.id is None:
+                # It could not read our message, so it does not know whose error this is.
                 self._odd(f"the server could not read a message: {error}")
+                if len(self._pending) == 1:
+                    self._settle(next(iter(self._pending)), error=error)
             else:
                 self._settle(message.id, error=error)
         elif isinstance(message, Notification):
             self._notified(message)
         else:
             self._odd(f"the server sent a request ({message.method}), which this revision does not allow")
+
+    def _unreadable(self, text: str, line: bytes) -> None:
+        """A line that holds no message. If it was meant to be an answer, the call that it is for must not wait for ever."""
+        self._odd(text)
+        found = _ID.match(line[:256])
+        id = int(found[1]) if found else next(iter(self._pending)) if not line and len(self._pending) == 1 else None
+        if id is not None and id in self._pending:
+            self._settle(id, error=InvalidResponse(f"the answer of {self._peer} cannot be read: {text}"))
 
     def _settle(self, id: RequestId, *, result: dict[str, Any] | None = None, error: Exception | None = None) -> None:
         # An answer to a call that was given up comes late, and is nobody's.

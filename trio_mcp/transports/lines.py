@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from collections.abc import Callable
 
 import trio
 
@@ -174,9 +175,19 @@ class _Connection:
 
 
 async def serve_lines(
-    engine: Engine, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    engine: Engine,
+    link: Link,
+    *,
+    on_end: Callable[[], object] = lambda: None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection until its input ends or the scope around this is cancelled. Closes the link.
+
+    Args:
+        engine: The server.
+        link: The connection.
+        on_end: Called when the end begins.
+        task_status: For `nursery.start`; started when messages are read.
 
     Either way running requests get `limits.drain_timeout` to finish and their answers are written; then they are
     cancelled.
@@ -208,6 +219,10 @@ async def serve_lines(
                         with reader_scope:
                             await connection.read()
                         end()
+                        on_end()
+                        if link.hung_up:
+                            # Nobody is left to read an answer, so there is nothing to wait for.
+                            nursery.cancel_scope.cancel()
                         await connection.wait_idle()
                         nursery.cancel_scope.cancel()
                 finally:

@@ -82,6 +82,11 @@ class Link:
         """Whether so much waits for the peer that whoever produces more should wait too."""
         return self._outbox.full
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether the peer has closed its end of what we write to."""
+        return self._outbox.hung_up()
+
     async def wait_room(self) -> None:
         """Wait until the buffer is not full. Cancellable; checkpoints only when it waits."""
         await self._outbox.wait_room()

@@ -7,6 +7,7 @@ much waits for room in between. With a file descriptor, a post may write at once
 from __future__ import annotations
 
 import os
+import select
 
 import trio
 
@@ -110,6 +111,14 @@ class Outbox:
         """Wait until everything is written, or the peer is gone."""
         while (self._pending or self._writing) and not self.broken:
             await self._room.park()
+
+    def hung_up(self) -> bool:
+        """Whether the reader at the other end of the descriptor is gone; False where that cannot be told."""
+        if self.broken or self._fd is None:
+            return self.broken
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
 
     def break_off(self) -> None:
         """Give up: the peer is gone, and whoever waits need not."""
