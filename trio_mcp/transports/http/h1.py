@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import os
 from collections import deque
 from http import HTTPStatus
 from typing import Any, Final
@@ -31,6 +32,7 @@ __all__ = ["H1Connection"]
 logger = logging.getLogger("trio_mcp.server.http")
 
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+_SMALL: Final = 16_384
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
 
@@ -88,6 +90,8 @@ class H1Connection:
         self._endpoint = endpoint
         self._limits = endpoint.limits
         self.outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
+        self._fd = fd
+        self._chunk = _SMALL
         self._parser = httptools.HttpRequestParser(self)
         self._incoming: _Incoming | None = None
         self._upgrade: _Incoming | None = None
@@ -95,6 +99,7 @@ class H1Connection:
         self._queued = 0
         self._active: _H1Exchange | None = None
         self._fatal: Refusal | None = None
+        self._fed = 0
         self._ended = False
         self._draining = False
         self._due = 0.0
@@ -143,14 +148,29 @@ class H1Connection:
         while not self._ended:
             while self._queued > limits.read_ahead or len(self._queue) >= limits.pipelined:
                 await self._room.park()
-            try:
-                data = await self._stream.receive_some(limits.read_chunk)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                data = b""
+            data = await self._receive()
             if not data:
                 self._peer_gone()
                 return
-            self._take(bytes(data))
+            self._take(data)
+
+    async def _receive(self) -> bytes:
+        """The next bytes; empty when the peer is gone."""
+        try:
+            if self._fd is None:
+                return bytes(await self._stream.receive_some(self._limits.read_chunk))
+            # After a request everything was read, so a read before the wait would only find that out again.
+            while True:
+                await trio.lowlevel.wait_readable(self._fd)
+                try:
+                    data = os.read(self._fd, self._chunk)
+                except BlockingIOError:
+                    continue
+                # Small reads for small requests: a large buffer for each connection leaves holes in the heap.
+                self._chunk = self._limits.read_chunk if len(data) == self._chunk else _SMALL
+                return data
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            return b""
 
     def _peer_gone(self) -> None:
         self._ended = True
@@ -207,13 +227,14 @@ class H1Connection:
     def _take(self, data: bytes) -> None:
         head_open = self._incoming is not None and not self._incoming.head_done
         before = self._incoming
+        self._fed = len(data) + (before.size if before is not None and head_open else 0)
         self._feed(data)
         incoming = self._incoming
         if self._fatal is None and incoming is not None and not incoming.head_done:
             # The parser keeps an unfinished field to itself, so what it was given is counted.
             incoming.size += len(data) if head_open and incoming is before else 0
             if incoming.size > self._limits.head_bytes:
-                self._fatal = Refusal(431, f"Request head too large: the limit is {self._limits.head_bytes} bytes")
+                self._head_too_large()
         if self._fatal is not None:
             self._refuse(self._fatal)
         elif incoming is not before or incoming is None:
@@ -221,6 +242,9 @@ class H1Connection:
             self._schedule()
         elif incoming.head_done and head_open:
             self._schedule()
+
+    def _head_too_large(self) -> None:
+        self._fatal = Refusal(431, f"Request head too large: the limit is {self._limits.head_bytes} bytes")
 
     def _feed(self, data: bytes) -> None:
         while data:
@@ -249,23 +273,17 @@ class H1Connection:
         incoming = self._incoming
         assert incoming is not None
         incoming.url += url
-        self._count(incoming, len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser, for trailers as well."""
         incoming = self._incoming
-        assert incoming is not None
-        self._count(incoming, len(name) + len(value) + 4)
-        if incoming.head_done:
+        if incoming.head_done:  # type: ignore[union-attr]  # the parser has begun a message
             return
+        headers = incoming.headers  # type: ignore[union-attr]
         name = name.lower()
-        known = incoming.headers.get(name)
-        incoming.headers[name] = value if known is None else known + b", " + value
-
-    def _count(self, incoming: _Incoming, size: int) -> None:
-        incoming.size += size
-        if incoming.size > self._limits.head_bytes and self._fatal is None:
-            self._fatal = Refusal(431, f"Request head too large: the limit is {self._limits.head_bytes} bytes")
+        if name in headers:
+            value = headers[name] + b", " + value
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -277,6 +295,12 @@ class H1Connection:
         incoming.old = parser.get_http_version() == "1.0"
         incoming.keep_alive = parser.should_keep_alive()
         headers = incoming.headers
+        if self._fed > self._limits.head_bytes:
+            # Only a piece that is larger than a head may be can hold one that is too large.
+            size = len(incoming.url) + sum(len(name) + len(value) + 4 for name, value in headers.items())
+            if size > self._limits.head_bytes:
+                self._head_too_large()
+                return
         if not incoming.old and b"host" not in headers:
             incoming.verdict = Refusal(400, "Bad request: HTTP/1.1 requires a Host header")
             return
