@@ -294,9 +294,10 @@ async def _until_signal(name: str, drain: float, serve: Callable[[Callable[[], N
             async def watch(*, task_status: trio.TaskStatus[None]) -> None:
                 with trio.open_signal_receiver(*_SIGNALS) as signals:
                     task_status.started()
-                    async for _ in signals:
-                        serving.cancel()
-                        watchdog.start()
+                    await anext(aiter(signals))
+                # The next signal finds the system's own handlers again: whoever is in a hurry is heard.
+                serving.cancel()
+                watchdog.start()
 
             await nursery.start(watch)
             with trio.CancelScope() as serving:

@@ -153,7 +153,14 @@ async def test_a_python_file_is_a_target() -> None:
     async with open_client(SERVERS / "tools.py") as client:
         assert client.server_info["name"] == "tools"
     async with open_client(f"{SERVERS / 'tools.py'}:server") as client:
-        assert [tool.name for tool in await client.list_tools()] == ["echo", "slow", "thread", "noise", "big"]
+        assert [tool.name for tool in await client.list_tools()] == [
+            "echo",
+            "slow",
+            "thread",
+            "noise",
+            "stubborn",
+            "big",
+        ]
 
 
 async def test_no_descriptor_and_no_process_is_left_over() -> None:

@@ -128,6 +128,40 @@ def test_a_client_that_stops_reading_and_vanishes_leaves_nothing_behind() -> Non
         assert server.errors() == ""
 
 
+def test_a_client_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Running("tools.py", env={"LOG": str(log)}) as server:
+        server.call(1, "slow", seconds=60)
+        server.call(2, "echo", text="up")
+        server.message()
+        assert server.process.stdout is not None
+        begin = time.monotonic()
+        server.process.stdout.close()
+        server.close_input()
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - begin < 1
+        assert [event for event, _ in wait_events(log, 1)] == ["finally"]
+
+
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM", "two signals"])
+def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_process(how: str) -> None:
+    with Running("tools.py") as server:
+        server.call(1, "stubborn", seconds=60)
+        server.call(2, "echo", text="up")
+        server.message()
+        if how == "end of input":
+            server.close_input()
+        else:
+            server.process.send_signal(signal.SIGTERM)
+        if how == "two signals":
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(3) == -signal.SIGTERM
+        else:
+            assert server.process.wait(10) == 1
+            assert "a handler did not end within 5 s (shielded, or blocking)" in server.errors()
+
+
 # -- what is on standard output
 
 

@@ -178,7 +178,7 @@ def encode_request(id: RequestId, method: str, params: dict[str, Any], limits: L
     """
     message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
     raw = dumps(message)
-    bad = check_written(raw, message, limits, limits.message_bytes)
+    bad = check_written(raw, message, limits.json_depth, limits.message_bytes)
     if bad:
         raise ValueError(f"{method}: the request is too large: {bad} (see Limits)")
     return raw

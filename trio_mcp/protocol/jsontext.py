@@ -102,20 +102,20 @@ def _check_depth(value: Any, limit: int) -> None:
         level = below
 
 
-def check_written(raw: bytes, value: Any, limits: Limits, most: int) -> str | None:
+def check_written(raw: bytes, value: Any, depth: int, most: int) -> str | None:
     """Whether text that was written keeps to the bounds that a reader of it will set; otherwise why not.
 
     Args:
         raw: The text.
         value: What it was written from.
-        limits: Nesting is bounded by `json_depth`.
+        depth: Deepest nesting.
         most: Longest text, in bytes.
     """
     if len(raw) > most:
         return f"{len(raw)} bytes, the limit is {most}"
-    if raw.count(b"{") + raw.count(b"[") > limits.json_depth:
+    if raw.count(b"{") + raw.count(b"[") > depth:
         try:
-            _check_depth(value, limits.json_depth)
+            _check_depth(value, depth)
         except ParseError as exc:
             return exc.message.removeprefix("Parse error: ")
     return None

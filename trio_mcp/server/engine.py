@@ -201,7 +201,8 @@ class Engine:
             raw = dumps(result)
         except ValueError as exc:
             raise Mismatch(Problem(f"cannot be sent as JSON: {str(exc).removeprefix('$.')}")) from None
-        bad = check_written(raw, result, self.limits, self.limits.answer_bytes)
+        # One level is left for the envelope.
+        bad = check_written(raw, result, self.limits.json_depth - 1, self.limits.answer_bytes)
         if bad is not None:
             raise Mismatch(Problem(f"too large to send: {bad}"))
         return raw[:-1] + self._tail if plain else raw

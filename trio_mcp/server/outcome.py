@@ -64,7 +64,7 @@ def tool_result(tool: Tool, value: Any, fallback: Codec) -> dict[str, Any]:
     if tool.output is None and _is_content(value):
         return _finite({"content": [block.to_wire() for block in _blocks(value, fallback)]})
     data = (tool.output or fallback).dump(value)
-    text = data if type(data) is str else dumps(data).decode()
+    text = data if type(data) is str else _json_text(data)
     return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
 
@@ -75,6 +75,13 @@ def _checked(result: CallToolResult, tool: Tool) -> dict[str, Any]:
     if tool.output is not None and result.structured_content is UNSET and not result.is_error:
         raise Mismatch.of(None, f"structured content ({tool.output.expects})")
     return _finite(wire)
+
+
+def _json_text(data: Any) -> str:
+    try:
+        return dumps(data).decode()
+    except ValueError as exc:
+        raise Mismatch(Problem(str(exc).removeprefix("$: ").removeprefix("$."))) from None
 
 
 def _finite(wire: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +110,7 @@ def _blocks(value: Any, fallback: Codec) -> list[ContentBlock]:
         return [Text(plain_text(value))]
     if isinstance(value, list | tuple) and any(isinstance(item, (*BLOCKS, ResourceContents)) for item in value):
         return [block for item in value for block in _blocks(item, fallback)]
-    return [Text(dumps(fallback.dump(value)).decode())]
+    return [Text(_json_text(fallback.dump(value)))]
 
 
 def read_result(resource: Resource, uri: str, value: Any, fallback: Codec) -> dict[str, Any]:
@@ -135,7 +142,7 @@ def _contents(resource: Resource, value: Any, fallback: Codec) -> ResourceConten
         return ResourceContents(value, mime_type=resource.mime_type or "text/plain")
     if isinstance(value, bytes | bytearray | memoryview):
         return ResourceContents(bytes(value), mime_type=resource.mime_type or "application/octet-stream")
-    text = dumps(fallback.dump(value)).decode()
+    text = _json_text(fallback.dump(value))
     return ResourceContents(text, mime_type=resource.mime_type or "application/json")
 
 

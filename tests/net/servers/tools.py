@@ -53,6 +53,13 @@ def noise() -> str:
 
 
 @server.tool
+async def stubborn(seconds: float) -> str:
+    with trio.CancelScope(shield=True):
+        await trio.sleep(seconds)
+    return "slept"
+
+
+@server.tool
 async def big(size: int) -> str:
     return "x" * size
 
