@@ -91,6 +91,16 @@ METHODS: Final[dict[str, Method]] = {
     row.name: row
     for row in (
         Method("server/discover", _params(), eras=_MODERN),
+        Method(
+            "completion/complete",
+            _params(
+                ("ref", "argument"),
+                ref=_params(("type",), type={"enum": ["ref/prompt", "ref/resource"]}, name=_STRING, uri=_STRING),
+                argument=_params(("name", "value"), name=_STRING, value=_STRING),
+                context=_params(arguments={"type": "object", "additionalProperties": _STRING}),
+            ),
+            capability="completions",
+        ),
         Method("tools/list", _PAGE, capability="tools"),
         Method(
             "tools/call",

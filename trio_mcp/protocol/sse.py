@@ -18,6 +18,9 @@ def encode_event(message: bytes) -> bytes:
     return b"event: message\ndata: " + message + b"\n\n"
 
 
+_FIELD: Final = len(b"data: ")
+
+
 class Event(NamedTuple):
     """A received event that has data."""
 
@@ -59,10 +62,11 @@ class SSEParser:
             EventTooLarge: an event is over the limit.
         """
         out: list[Event] = []
-        if self._after_cr and chunk.startswith(b"\n"):
+        if not chunk:
+            return out
+        after_cr, self._after_cr = self._after_cr, chunk.endswith(b"\r")
+        if after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
-        if chunk:
-            self._after_cr = chunk.endswith(b"\r")
         # CR LF and CR become LF; a CR at the end of the chunk was one line end, whatever follows it.
         *lines, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for line in lines:
@@ -71,7 +75,7 @@ class SSEParser:
                 self._line.clear()
             self._take(line, out)
         self._line += rest
-        if len(self._line) + self._size > self._limit:
+        if len(self._line) + self._size > self._limit + _FIELD:
             raise EventTooLarge(f"an event is over {self._limit} bytes")
         return out
 
@@ -97,5 +101,5 @@ class SSEParser:
             self._event = value.decode(errors="replace")
         elif field == b"id" and b"\0" not in value:
             self.last_id = value.decode(errors="replace")
-        elif field == b"retry" and value.isdigit():
+        elif field == b"retry" and value.isdigit() and len(value) <= 18:
             self.retry = int(value)

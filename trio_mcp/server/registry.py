@@ -77,11 +77,12 @@ class Registry:
         resources: Those with a fixed URI, by URI.
         templates: The others, by template; the first that matches serves.
         prompts: By name.
+        completions: Functions that complete, by prompt or template and argument.
         pages: Encoded lists, filled by whoever asks first.
         capabilities: Those that follow from what is registered (server/discover).
     """
 
-    __slots__ = ("capabilities", "pages", "prompts", "resources", "templates", "tools")
+    __slots__ = ("capabilities", "completions", "pages", "prompts", "resources", "templates", "tools")
 
     def __init__(
         self,
@@ -89,11 +90,13 @@ class Registry:
         resources: Mapping[str, Resource],
         templates: Mapping[str, Resource],
         prompts: Mapping[str, Prompt],
+        completions: Mapping[tuple[str, str], Handler] | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = dict(tools)
         self.resources: dict[str, Resource] = dict(resources)
         self.templates: dict[str, Resource] = dict(templates)
         self.prompts: dict[str, Prompt] = dict(prompts)
+        self.completions: dict[tuple[str, str], Handler] = dict(completions or {})
         self.pages: dict[str, bytes] = {}
         self.capabilities: dict[str, Any] = self._capabilities()
 
@@ -105,6 +108,8 @@ class Registry:
             out["resources"] = {}
         if self.prompts:
             out["prompts"] = {}
+        if self.prompts or self.templates:
+            out["completions"] = {}
         out["logging"] = {}
         return out
 

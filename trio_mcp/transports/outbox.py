@@ -88,8 +88,10 @@ class Outbox:
             self._writing = True
             written = False
             try:
-                with trio.move_on_after(self._stall):
-                    await self._send.send_all(data)
+                with trio.CancelScope() as patience, memoryview(data) as view:
+                    for start in range(0, len(data), self._limits.read_chunk):
+                        patience.deadline = trio.current_time() + self._stall
+                        await self._send.send_all(view[start : start + self._limits.read_chunk])
                     written = True
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 pass

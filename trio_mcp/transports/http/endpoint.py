@@ -87,6 +87,9 @@ class Endpoint:
 
     async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
         executor = self.engine.executor
+        if exchange.gone:
+            return
+        exchange.on_silence = outlet.silent
         try:
             if executor.crowded:
                 with trio.CancelScope() as waiting:
@@ -105,7 +108,6 @@ class Endpoint:
                 return
             outlet.call = call
             exchange.on_gone = outlet.cancel
-            exchange.on_silence = outlet.silent
             if outlet.stream_only:
                 outlet.stream()
             await self.engine.run(call)

@@ -40,19 +40,36 @@ _STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-s
 class _Incoming:
     """A request while it arrives."""
 
-    __slots__ = ("body", "complete", "head_done", "headers", "keep_alive", "method", "old", "size", "url", "verdict")
+    __slots__ = (
+        "body",
+        "body_size",
+        "complete",
+        "head_done",
+        "headers",
+        "keep_alive",
+        "method",
+        "old",
+        "parts",
+        "size",
+        "url",
+        "verdict",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.method = ""
         self.url = b""
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
+        self.parts: list[bytes] = []
+        self.body_size = 0
         self.size = 0
         self.head_done = False
         self.complete = False
         self.keep_alive = True
         self.old = False  # HTTP/1.0: no chunks
         self.verdict: Refusal | Accepts | None = None
+        self.waits = False  # for "100 Continue"
 
     def head_without_upgrade(self) -> bytes:
         """The head again, without what offers another protocol."""
@@ -62,6 +79,7 @@ class _Incoming:
             for name, value in self.headers.items()
             if name not in (b"upgrade", b"connection", b"http2-settings")
         ]
+        lines.append(b"connection: keep-alive" if self.keep_alive else b"connection: close")
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
     @property
@@ -99,7 +117,10 @@ class H1Connection:
         self._queued = 0
         self._active: _H1Exchange | None = None
         self._fatal: Refusal | None = None
+        self._refused: _Incoming | None = None
         self._fed = 0
+        self._quiet = 0
+        self._moved = False
         self._ended = False
         self._draining = False
         self._due = 0.0
@@ -228,6 +249,7 @@ class H1Connection:
         head_open = self._incoming is not None and not self._incoming.head_done
         before = self._incoming
         self._fed = len(data) + (before.size if before is not None and head_open else 0)
+        self._moved = False
         self._feed(data)
         incoming = self._incoming
         if self._fatal is None and incoming is not None and not incoming.head_done:
@@ -235,12 +257,17 @@ class H1Connection:
             incoming.size += len(data) if head_open and incoming is before else 0
             if incoming.size > self._limits.head_bytes:
                 self._head_too_large()
+        elif self._fatal is None and incoming is not None:
+            # Behind the body there may be trailers, which are bounded as heads are.
+            self._quiet = 0 if self._moved or incoming is not before else self._quiet + len(data)
+            if self._quiet > self._limits.head_bytes:
+                self._head_too_large()
         if self._fatal is not None:
             self._refuse(self._fatal)
-        elif incoming is not before or incoming is None:
-            self._pump()
-            self._schedule()
-        elif incoming.head_done and head_open:
+        elif self._active is None and (
+            self._pump() or incoming is not before or (incoming is not None and incoming.head_done and head_open)
+        ):
+            # What arrives while a request is answered moves no timer, and neither do line ends on an idle connection.
             self._schedule()
 
     def _head_too_large(self) -> None:
@@ -281,7 +308,10 @@ class H1Connection:
             return
         headers = incoming.headers  # type: ignore[union-attr]
         name = name.lower()
+        value = value.rstrip(b" \t")  # the parser leaves it
         if name in headers:
+            if name == b"host" and self._fatal is None:
+                self._fatal = Refusal(400, "Bad request: more than one Host header")
             value = headers[name] + b", " + value
         headers[name] = value
 
@@ -295,6 +325,13 @@ class H1Connection:
         incoming.old = parser.get_http_version() == "1.0"
         incoming.keep_alive = parser.should_keep_alive()
         headers = incoming.headers
+        if parser.get_http_version() not in ("1.0", "1.1"):
+            self._fatal = self._fatal or Refusal(505, "HTTP version not supported: this is HTTP/1.1")
+            return
+        if incoming.method == "CONNECT" or (incoming.old and b"transfer-encoding" in headers):
+            # What follows is a tunnel, or framed in a way that its version does not know.
+            self._fatal = self._fatal or Refusal(400, "Bad request: no tunnels, and no chunks in HTTP/1.0")
+            return
         if self._fed > self._limits.head_bytes:
             # Only a piece that is larger than a head may be can hold one that is too large.
             size = len(incoming.url) + sum(len(name) + len(value) + 4 for name, value in headers.items())
@@ -302,31 +339,51 @@ class H1Connection:
                 self._head_too_large()
                 return
         if not incoming.old and b"host" not in headers:
-            incoming.verdict = Refusal(400, "Bad request: HTTP/1.1 requires a Host header")
+            self._fatal = self._fatal or Refusal(400, "Bad request: HTTP/1.1 requires a Host header")
             return
+        if not incoming.url.startswith(b"/") and b"://" in incoming.url:
+            # The authority of an absolute target counts, not the header (RFC 9112, section 3.2.2).
+            headers[b"host"] = incoming.url.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
         incoming.verdict = self._endpoint.refuse(incoming.method, incoming.path, headers)
         length = headers.get(b"content-length", b"0")
-        if isinstance(incoming.verdict, Accepts):
-            if length.isdigit() and int(length) > self._limits.message_bytes:
-                self._too_large(incoming)
-            elif headers.get(b"expect", b"").lower() == b"100-continue" and self._active is None and not self._queue:
-                self.post(_CONTINUE)
+        if isinstance(incoming.verdict, Accepts) and length.isdigit() and int(length) > self._limits.message_bytes:
+            self._too_large(incoming)
+        if not incoming.old and headers.get(b"expect", b"").lower() == b"100-continue":
+            if isinstance(incoming.verdict, Refusal):
+                self._fatal = self._fatal or incoming.verdict  # no body will come
+            else:
+                incoming.waits = True
+                self._invite()
+
+    def _invite(self) -> None:
+        """Tell a client that waits for it to send its body, once its turn has come."""
+        incoming = self._incoming
+        if incoming is not None and incoming.waits and self._active is None and not self._queue:
+            incoming.waits = False
+            self.post(_CONTINUE)
 
     def _too_large(self, incoming: _Incoming) -> None:
         incoming.verdict = Refusal(413, f"Message too long: the limit is {self._limits.message_bytes} bytes")
-        incoming.body = b""
+        incoming.parts.clear()
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser, perhaps in pieces."""
         incoming = self._incoming
         assert incoming is not None
+        self._moved = True
         if isinstance(incoming.verdict, Accepts):
-            incoming.body = incoming.body + body if incoming.body else body
-            if len(incoming.body) > self._limits.message_bytes:
+            incoming.parts.append(body)
+            incoming.body_size += len(body)
+            if incoming.body_size > self._limits.message_bytes:
                 self._too_large(incoming)
         if isinstance(incoming.verdict, Refusal) and self._fatal is None:
+            self._refused = incoming
             # Nothing good comes of reading the rest.
             self._fatal = incoming.verdict
+
+    def on_chunk_header(self) -> None:
+        """Called by the parser."""
+        self._moved = True
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
@@ -336,15 +393,17 @@ class H1Connection:
             self._upgrade = incoming
         elif self._fatal is None:
             incoming.complete = True
+            incoming.body = b"".join(incoming.parts)
+            incoming.parts.clear()
             self._queue.append(incoming)
             self._queued += len(incoming.body)
 
     # -- answering
 
-    def _pump(self) -> None:
-        """Start the next request, if none is being answered."""
+    def _pump(self) -> bool:
+        """Start the next request, if none is being answered; True if one was started."""
         if self._active is not None or not self._queue or self._ended:
-            return
+            return False
         incoming = self._queue.popleft()
         self._queued -= len(incoming.body)
         if self._room:
@@ -353,6 +412,7 @@ class H1Connection:
         assert self._nursery is not None
         # Every request starts from the context of the connection, never from that of the one before.
         self._context.run(self._nursery.start_soon, self._serve, self._active, incoming.verdict)
+        return True
 
     async def _serve(self, exchange: _H1Exchange, verdict: Any) -> None:
         try:
@@ -360,6 +420,8 @@ class H1Connection:
                 self._endpoint.answer_refusal(exchange, verdict)
             else:
                 await self._endpoint.handle(exchange, verdict)
+            # The next one is answered when this answer has room: a client that does not read is not read from for ever.
+            await exchange.wait_room()
         except Exception:
             logger.exception("an HTTP request failed in a way that should not happen")
             if not exchange.done and not exchange.streaming:
@@ -367,10 +429,13 @@ class H1Connection:
             exchange.keep_alive = False
         finally:
             self._active = None
-        if not exchange.done or not exchange.keep_alive or self._draining or self._fatal is not None:
-            self._refuse(self._fatal) if self._fatal is not None else self._end()
+        if not exchange.done or not exchange.keep_alive or self._draining:
+            self._end()
+        elif self._fatal is not None:
+            self._refuse(self._fatal)
         elif not self._ended:
             self._pump()
+            self._invite()
             self._schedule()
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -381,7 +446,7 @@ class H1Connection:
         if self._queue:
             self._pump()
             return
-        exchange = _H1Exchange(self, self._incoming or _Incoming())
+        exchange = _H1Exchange(self, self._refused or self._incoming or _Incoming())
         exchange.keep_alive = False
         self._endpoint.answer_refusal(exchange, refusal)
         self._end()
