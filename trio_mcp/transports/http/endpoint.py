@@ -87,7 +87,7 @@ class Endpoint:
 
     async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
         executor = self.engine.executor
-        if exchange.gone:
+        if exchange.left():
             return
         exchange.on_silence = outlet.silent
         try:
@@ -104,7 +104,7 @@ class Endpoint:
             exchange.respond(503, encode_error(call.id, exc), extra=((b"retry-after", seconds),))
             return
         try:
-            if exchange.gone:
+            if exchange.left():
                 return
             outlet.call = call
             exchange.on_gone = outlet.cancel

@@ -26,6 +26,7 @@ from ..outbox import Outbox
 from .date import http_date
 from .endpoint import Endpoint
 from .exchange import JSON, Exchange
+from .incoming import Incoming
 
 __all__ = ["H1Connection"]
 
@@ -35,63 +36,6 @@ _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus
 _SMALL: Final = 16_384
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
-
-
-class _Incoming:
-    """A request while it arrives."""
-
-    __slots__ = (
-        "body",
-        "body_size",
-        "complete",
-        "head_done",
-        "headers",
-        "keep_alive",
-        "method",
-        "old",
-        "parts",
-        "size",
-        "url",
-        "verdict",
-        "waits",
-    )
-
-    def __init__(self) -> None:
-        self.method = ""
-        self.url = b""
-        self.headers: dict[bytes, bytes] = {}
-        self.body = b""
-        self.parts: list[bytes] = []
-        self.body_size = 0
-        self.size = 0
-        self.head_done = False
-        self.complete = False
-        self.keep_alive = True
-        self.old = False  # HTTP/1.0: no chunks
-        self.verdict: Refusal | Accepts | None = None
-        self.waits = False  # for "100 Continue"
-
-    def head_without_upgrade(self) -> bytes:
-        """The head again, without what offers another protocol."""
-        lines = [f"{self.method} ".encode() + self.url + (b" HTTP/1.0" if self.old else b" HTTP/1.1")]
-        lines += [
-            name + b": " + value
-            for name, value in self.headers.items()
-            if name not in (b"upgrade", b"connection", b"http2-settings")
-        ]
-        lines.append(b"connection: keep-alive" if self.keep_alive else b"connection: close")
-        return b"\r\n".join(lines) + b"\r\n\r\n"
-
-    @property
-    def path(self) -> str:
-        """The path, without the query; of an absolute form, too."""
-        url = self.url
-        if not url.startswith(b"/"):
-            try:
-                url = httptools.parse_url(url).path or b"/"
-            except httptools.HttpParserInvalidURLError:
-                return ""
-        return url.partition(b"?")[0].decode("latin-1")
 
 
 class H1Connection:
@@ -111,13 +55,13 @@ class H1Connection:
         self._fd = fd
         self._chunk = _SMALL
         self._parser = httptools.HttpRequestParser(self)
-        self._incoming: _Incoming | None = None
-        self._upgrade: _Incoming | None = None
-        self._queue: deque[_Incoming] = deque()
+        self._incoming: Incoming | None = None
+        self._upgrade: Incoming | None = None
+        self._queue: deque[Incoming] = deque()
         self._queued = 0
         self._active: _H1Exchange | None = None
         self._fatal: Refusal | None = None
-        self._refused: _Incoming | None = None
+        self._refused: Incoming | None = None
         self._fed = 0
         self._quiet = 0
         self._moved = False
@@ -293,7 +237,7 @@ class H1Connection:
 
     def on_message_begin(self) -> None:
         """Called by the parser."""
-        self._incoming = _Incoming()
+        self._incoming = Incoming()
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser, perhaps in pieces."""
@@ -362,7 +306,7 @@ class H1Connection:
             incoming.waits = False
             self.post(_CONTINUE)
 
-    def _too_large(self, incoming: _Incoming) -> None:
+    def _too_large(self, incoming: Incoming) -> None:
         incoming.verdict = Refusal(413, f"Message too long: the limit is {self._limits.message_bytes} bytes")
         incoming.parts.clear()
 
@@ -446,7 +390,7 @@ class H1Connection:
         if self._queue:
             self._pump()
             return
-        exchange = _H1Exchange(self, self._refused or self._incoming or _Incoming())
+        exchange = _H1Exchange(self, self._refused or self._incoming or Incoming())
         exchange.keep_alive = False
         self._endpoint.answer_refusal(exchange, refusal)
         self._end()
@@ -474,7 +418,7 @@ class _H1Exchange(Exchange):
 
     __slots__ = ("_connection", "_head", "_old", "keep_alive")
 
-    def __init__(self, connection: H1Connection, incoming: _Incoming) -> None:
+    def __init__(self, connection: H1Connection, incoming: Incoming) -> None:
         super().__init__(incoming.method, incoming.headers, incoming.body)
         self._connection = connection
         self._head = incoming.method == "HEAD"
