@@ -48,6 +48,10 @@ class Exchange(ABC):
             if self.on_gone is not None:
                 self.on_gone()
 
+    def left(self) -> bool:
+        """Whether the peer went away, as of now."""
+        return self.gone
+
     @abstractmethod
     def respond(
         self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
