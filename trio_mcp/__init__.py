@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from .protocol.results import CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
     from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
+    from .server.completion import Completion
     from .server.context import Context
     from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
@@ -58,6 +59,7 @@ __all__ = [
     "Audio",
     "CallToolResult",
     "Client",
+    "Completion",
     "ConnectionClosed",
     "ContentBlock",
     "Context",
@@ -151,6 +153,7 @@ _MODULES = {
     "serve_http": "serve",
     "serve_stdio": "serve",
     "serve_stream": "serve",
+    "Completion": "server.completion",
     "Context": "server.context",
     "Client": "client",
     "PromptArgument": "client",

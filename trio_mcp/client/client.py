@@ -261,6 +261,42 @@ class Client:
         )
         return GetPromptResult.from_wire(result)
 
+    async def complete(
+        self,
+        ref: str,
+        argument: str,
+        value: str = "",
+        *,
+        arguments: dict[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Ask for suggestions for an argument (server/utilities/completion).
+
+        Args:
+            ref: The name of a prompt, or the text of a resource template (anything with `://` or `{` in it is one).
+            argument: Which argument.
+            value: What is typed so far.
+            arguments: The others that are chosen already.
+            timeout: As for `request`.
+
+        Returns:
+            An object with `values`, and perhaps `total` and `hasMore`.
+
+        Raises:
+            MCPError: as for `request`.
+        """
+        template = "://" in ref or "{" in ref
+        params: dict[str, Any] = {
+            "ref": {"type": "ref/resource", "uri": ref} if template else {"type": "ref/prompt", "name": ref},
+            "argument": {"name": argument, "value": value},
+        }
+        if arguments:
+            params["context"] = {"arguments": arguments}
+        result = await self.request("completion/complete", params, timeout=timeout)
+        completion: dict[str, Any] = require(result, "completion", dict, "completion/complete")
+        require(completion, "values", list, "completion/complete")
+        return completion
+
     # -- pages
 
     async def _list(

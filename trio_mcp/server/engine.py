@@ -212,7 +212,7 @@ class Engine:
         pages = self.registry.pages
         page = pages.get(key)
         if page is None:
-            page = pages[key] = self.encode({**make(), "ttlMs": 0, "cacheScope": "public"})
+            page = pages[key] = self.encode({**make(), **self.server.hints})
         return page
 
     def discovery(self) -> dict[str, Any]:

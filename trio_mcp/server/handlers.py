@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..convert.codec import Mismatch, render
 from ..errors import InvalidParams, ResourceNotFound
+from ..protocol.cursors import page_after
 from ..protocol.jsontext import shorten
 from ..protocol.uri_template import Climbs
 from ..scopes.call import Call
+from .completion import complete
 from .context import Context
 from .outcome import prompt_result, read_result, tool_result
 from .registry import Prompt, Resource, did_you_mean
@@ -29,45 +31,24 @@ def error_result(text: str) -> Result:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _first_page(call: Call) -> None:
-    # Lists are one page long, so no cursor was ever given out; the empty string is one too (utilities/pagination).
-    cursor = call.params.get("cursor")
-    if cursor is not None:
-        raise InvalidParams(f"Invalid params for {call.method}: cursor {shorten(cursor)} was not given out here")
-
-
 async def discover(engine: Engine, call: Call) -> bytes:
     """`server/discover`."""
     return engine.page("server/discover", engine.discovery)
 
 
-async def list_tools(engine: Engine, call: Call) -> bytes:
-    """`tools/list`."""
-    _first_page(call)
-    return engine.page("tools/list", lambda: {"tools": [tool.wire for tool in engine.registry.tools.values()]})
+async def list_items(engine: Engine, call: Call) -> bytes:
+    """The four lists: one page of the registry, encoded once for each state of it."""
+    member, items = engine.registry.list_of(call.method)
+    cursor = call.params.get("cursor")
+    start, end, following = page_after(call.method, cursor, list(items), engine.server.page_size)
 
+    def make() -> Result:
+        page: Result = {member: [item.wire for item in list(items.values())[start:end]]}
+        if following is not None:
+            page["nextCursor"] = following
+        return page
 
-async def list_resources(engine: Engine, call: Call) -> bytes:
-    """`resources/list`."""
-    _first_page(call)
-    return engine.page(
-        "resources/list", lambda: {"resources": [item.wire for item in engine.registry.resources.values()]}
-    )
-
-
-async def list_templates(engine: Engine, call: Call) -> bytes:
-    """`resources/templates/list`."""
-    _first_page(call)
-    return engine.page(
-        "resources/templates/list",
-        lambda: {"resourceTemplates": [item.wire for item in engine.registry.templates.values()]},
-    )
-
-
-async def list_prompts(engine: Engine, call: Call) -> bytes:
-    """`prompts/list`."""
-    _first_page(call)
-    return engine.page("prompts/list", lambda: {"prompts": [item.wire for item in engine.registry.prompts.values()]})
+    return engine.page(f"{call.method} {start}", make)
 
 
 async def call_tool(engine: Engine, call: Call) -> Result:
@@ -98,9 +79,7 @@ async def read_resource(engine: Engine, call: Call) -> Result:
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
     result = read_result(resource, uri, value, engine.any)
-    # What a resource holds may depend on who asks and may change at any time.
-    result["ttlMs"] = 0
-    result["cacheScope"] = "private"
+    result.update(resource.hints)
     return result
 
 
@@ -161,12 +140,13 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
 
 HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] = {
     "server/discover": discover,
-    "tools/list": list_tools,
+    "completion/complete": complete,
+    "tools/list": list_items,
     "tools/call": call_tool,
-    "resources/list": list_resources,
-    "resources/templates/list": list_templates,
+    "resources/list": list_items,
+    "resources/templates/list": list_items,
     "resources/read": read_resource,
-    "prompts/list": list_prompts,
+    "prompts/list": list_items,
     "prompts/get": get_prompt,
 }
 """Rows of the method table, as functions. One that returns bytes has written the whole result itself."""

@@ -36,9 +36,9 @@ class Tool:
 
 
 class Resource:
-    """A registered resource or resource template (`template` is None for a fixed URI)."""
+    """A registered resource or resource template (`template` is None for a fixed URI). `hints` are those for caching."""
 
-    __slots__ = ("handler", "mime_type", "template", "timeout", "uri", "wire")
+    __slots__ = ("handler", "hints", "mime_type", "template", "timeout", "uri", "wire")
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Resource:
         wire: dict[str, Any],
         mime_type: str | None,
         timeout: float | None,
+        hints: dict[str, Any],
     ) -> None:
+        self.hints: dict[str, Any] = hints
         self.handler: Handler = handler
         self.uri: str = uri
         self.template: UriTemplate | None = template
@@ -99,6 +101,16 @@ class Registry:
         self.completions: dict[tuple[str, str], Handler] = dict(completions or {})
         self.pages: dict[str, bytes] = {}
         self.capabilities: dict[str, Any] = self._capabilities()
+
+    def list_of(self, method: str) -> tuple[str, Mapping[str, Tool | Resource | Prompt]]:
+        """What a list method lists: the member of its result, and the items by what identifies them."""
+        lists: dict[str, tuple[str, Mapping[str, Tool | Resource | Prompt]]] = {
+            "tools/list": ("tools", self.tools),
+            "resources/list": ("resources", self.resources),
+            "resources/templates/list": ("resourceTemplates", self.templates),
+            "prompts/list": ("prompts", self.prompts),
+        }
+        return lists[method]
 
     def _capabilities(self) -> dict[str, Any]:
         out: dict[str, Any] = {}

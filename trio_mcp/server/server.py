@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
 from ..protocol.revisions import MODERN
+from .completion import CompletionKey, check_completion
 from .lifespan import LifespanT
 from .outcome import output_of
 from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
@@ -19,6 +21,7 @@ __all__ = ["ServerBase"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Icons = Sequence[dict[str, Any]]
+CacheScope = Literal["public", "private"]
 
 
 class ServerBase(Generic[LifespanT]):
@@ -35,6 +38,9 @@ class ServerBase(Generic[LifespanT]):
         lifespan: A function that takes the server and returns an async context manager. It is entered once, before
             the first request, inside the server's nursery, and left after the last; its value is `ctx.lifespan`.
         limits: Bounds; see `trio_mcp.limits`.
+        page_size: Items on one page of a list.
+        cache_ttl: Seconds that a client may keep a list, or what `server/discover` tells (server/utilities/caching).
+        cache_scope: Who may share such a copy: "public" (anyone) or "private" (the same caller).
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
@@ -54,6 +60,9 @@ class ServerBase(Generic[LifespanT]):
         lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = None,
         limits: Limits = DEFAULT,
         expose_errors: bool = False,
+        page_size: int = 50,
+        cache_ttl: float = 0,
+        cache_scope: CacheScope = "public",
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
@@ -75,11 +84,16 @@ class ServerBase(Generic[LifespanT]):
         self.lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = lifespan
         self.limits: Limits = limits
         self.expose_errors: bool = expose_errors
+        if page_size < 1:
+            raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
+        self.page_size: int = page_size
+        self.hints: dict[str, Any] = _cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
         self._prompts: dict[str, Prompt] = {}
+        self._completions: dict[CompletionKey, Handler] = {}
         self._registry: Registry | None = None
         self._open = False
 
@@ -102,7 +116,7 @@ class ServerBase(Generic[LifespanT]):
     def registry(self) -> Registry:
         """An immutable snapshot of what is registered; the same object until something changes."""
         if self._registry is None:
-            self._registry = Registry(self._tools, self._resources, self._templates, self._prompts)
+            self._registry = Registry(self._tools, self._resources, self._templates, self._prompts, self._completions)
         return self._registry
 
     @contextmanager
@@ -231,6 +245,8 @@ class ServerBase(Generic[LifespanT]):
         timeout: float | None = None,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
+        cache_ttl: float = 0,
+        cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
         """Register a resource: `@server.resource("notes://today")`, or a template `@server.resource("notes://{day}")`.
 
@@ -248,6 +264,8 @@ class ServerBase(Generic[LifespanT]):
             timeout: Seconds that one read may take.
             icons: As in basic/index, section `icons`.
             meta: The resource's `_meta`.
+            cache_ttl: Seconds that a client may keep what it read.
+            cache_scope: Who may share such a copy. "private", since what a resource holds may depend on who asks.
 
         Raises:
             RegistrationError: the URI or the template is not valid or taken, or its variables are not the parameters.
@@ -267,7 +285,8 @@ class ServerBase(Generic[LifespanT]):
             for key, value in (("mimeType", mime_type), ("annotations", annotations), ("size", size)):
                 if value is not None and not (key == "size" and template):
                     wire[key] = value
-            entry = Resource(handler, uri, template, wire, mime_type, _timeout(handler, timeout))
+            hints = _cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
+            entry = Resource(handler, uri, template, wire, mime_type, _timeout(handler, timeout), hints)
             (self._templates if template else self._resources)[uri] = entry
             self._registry = None
             return function
@@ -342,6 +361,71 @@ class ServerBase(Generic[LifespanT]):
             return function
 
         return register if fn is None else register(_function(fn, "prompt"))
+
+    def completion(self, ref: str, argument: str, /) -> Callable[[F], F]:
+        """Register what completes an argument: `@server.completion("greet", "name")`.
+
+        The function takes `value`, the text so far, and may take `arguments` (those that are chosen already, by name) and a
+        Context. It returns a list of text, the best first, or a `Completion`.
+
+        Args:
+            ref: The name of a prompt, or the text of a resource template, that is registered already.
+            argument: Its argument.
+
+        Raises:
+            RegistrationError: there is no such prompt, template or argument, or it is completed already.
+        """
+        names = caller_names(1)
+
+        def register(function: F) -> F:
+            handler = Handler(function, "completion", f"{ref}.{argument}", names)
+            key = check_completion(handler, self.registry, ref, argument)
+            if key in self._completions:
+                raise handler.error("a completion of this argument is registered already")
+            self._completions[key] = handler
+            self._registry = None
+            return function
+
+        return register
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool back; calls that run go on.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        del self._tools[name]
+        self._registry = None
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or template back.
+
+        Raises:
+            KeyError: there is none at this URI.
+        """
+        del (self._templates if uri in self._templates else self._resources)[uri]
+        self._forget(uri)
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt back.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        del self._prompts[name]
+        self._forget(name)
+
+    def _forget(self, ref: str) -> None:
+        self._completions = {key: handler for key, handler in self._completions.items() if key[0] != ref}
+        self._registry = None
+
+
+def _cache_hints(what: str, ttl: float, scope: str) -> dict[str, Any]:
+    if not (ttl >= 0 and math.isfinite(ttl)) or scope not in ("public", "private"):
+        raise RegistrationError(
+            f"{what}: expected cache_ttl in seconds, 0 or more, and cache_scope 'public' or 'private', got {ttl!r}, {scope!r}"
+        )
+    return {"ttlMs": round(ttl * 1000), "cacheScope": scope}
 
 
 def _function(fn: Any, kind: str) -> Any:
