@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client import Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
-    from .connect import Target, connect_client, open_client
+    from .connect import ClientOptions, ConnectedClient, Target, connect_client, open_client
     from .errors import (
         ConnectionClosed,
         HeaderMismatch,
         HttpError,
+        InputNeeded,
         InternalError,
         InvalidParams,
         InvalidRequest,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
     from .server.completion import Completion
     from .server.context import Context
+    from .server.rounds import Elicited, InputRequired, Question, form_question
     from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
 
@@ -59,16 +61,21 @@ __all__ = [
     "Audio",
     "CallToolResult",
     "Client",
+    "ClientOptions",
     "Completion",
+    "ConnectedClient",
     "ConnectionClosed",
     "ContentBlock",
     "Context",
+    "Elicited",
     "EmbeddedResource",
     "GetPromptResult",
     "HeaderMismatch",
     "HttpError",
     "HttpServer",
     "Image",
+    "InputNeeded",
+    "InputRequired",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -84,6 +91,7 @@ __all__ = [
     "PromptInfo",
     "PromptMessage",
     "ProtocolError",
+    "Question",
     "ReadResourceResult",
     "RegistrationError",
     "RequestTimeout",
@@ -103,6 +111,7 @@ __all__ = [
     "ToolInfo",
     "UnsupportedVersion",
     "connect_client",
+    "form_question",
     "http_app",
     "open_client",
     "open_server",
@@ -116,6 +125,7 @@ _MODULES = {
     "ConnectionClosed": "errors",
     "HeaderMismatch": "errors",
     "HttpError": "errors",
+    "InputNeeded": "errors",
     "InternalError": "errors",
     "InvalidParams": "errors",
     "InvalidRequest": "errors",
@@ -155,6 +165,10 @@ _MODULES = {
     "serve_stream": "serve",
     "Completion": "server.completion",
     "Context": "server.context",
+    "Elicited": "server.rounds",
+    "InputRequired": "server.rounds",
+    "Question": "server.rounds",
+    "form_question": "server.rounds",
     "Client": "client",
     "PromptArgument": "client",
     "PromptInfo": "client",
@@ -162,6 +176,8 @@ _MODULES = {
     "ResourceTemplateInfo": "client",
     "ToolInfo": "client",
     "Target": "connect",
+    "ClientOptions": "connect",
+    "ConnectedClient": "connect",
     "connect_client": "connect",
     "open_client": "connect",
     "HttpServer": "transports.http.edge",

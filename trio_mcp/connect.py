@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from .client.answers import Answers, ElicitCallback, SampleCallback
 from .client.channel import Channel
 from .client.client import Client
 from .errors import ConnectionClosed
@@ -30,7 +31,7 @@ from .transports.process import StdioCommand, open_process_channel
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["ConnectedClient", "HttpOptions", "Target", "connect_client", "open_client"]
+__all__ = ["ClientOptions", "ConnectedClient", "Target", "connect_client", "open_client"]
 
 Target = ServerBase[Any] | Engine | StdioCommand | trio.abc.Stream | str | os.PathLike[str]
 """What a client can be opened on: a URL (`https://host/mcp`, or `unix:/path` for a socket file), a `Server` (in memory), a
@@ -38,10 +39,14 @@ server that is open, a `StdioCommand`, the path of a Python file with a server i
 other end."""
 
 
-class HttpOptions(TypedDict, total=False):
-    """How to speak HTTP, when the target is a URL.
+class ClientOptions(TypedDict, total=False):
+    """What a client answers when the server asks, and how to speak HTTP when the target is a URL.
 
     Attributes:
+        on_elicit: Answers forms and URLs: called with the parameters of the question, plain or async; returns a dict (what was
+            filled in), True (accepted, for a URL), False (declined) or None (no answer).
+        on_sample: Answers for a model: called with the parameters; returns the text, or a whole result.
+        roots: URIs, or objects with `uri` and `name`; or a function that gives them.
         headers: Sent with every request.
         http2: Whether HTTP/2 may be spoken (over TLS). Default False.
         uds: A unix socket to connect to, instead of the host in the URL.
@@ -49,6 +54,9 @@ class HttpOptions(TypedDict, total=False):
         http: An `httpx2.AsyncClient` of your own; the others do not count then, and it stays open.
     """
 
+    on_elicit: ElicitCallback
+    on_sample: SampleCallback
+    roots: Sequence[Any] | Callable[[], Any]
     headers: Mapping[str, str]
     http2: bool
     uds: str
@@ -72,7 +80,8 @@ class open_client(AbstractAsyncContextManager[Client]):
         client_version: Its version; otherwise that of `trio_mcp`.
         limits: Bounds.
         connect_timeout: Seconds to wait for the first answer; otherwise `limits.connect_timeout`.
-        http: For URLs: `headers`, `http2`, `uds`, `verify`, `http`; see `HttpOptions`.
+        options: What to answer (`on_elicit`, `on_sample`, `roots`), and for URLs `headers`, `http2`, `uds`, `verify`, `http`; see
+            `ClientOptions`.
 
     Raises:
         ConnectionClosed: the server cannot be started, or ended.
@@ -90,10 +99,10 @@ class open_client(AbstractAsyncContextManager[Client]):
         client_version: str | None = None,
         limits: Limits = DEFAULT,
         connect_timeout: float | None = None,
-        **http: Unpack[HttpOptions],
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._target = target
-        self._http = http
+        self._answers, self._http = _split_options(options)
         self._info = {"name": name, "version": client_version or _own_version()}
         self._limits = limits
         self._timeout = limits.connect_timeout if connect_timeout is None else connect_timeout
@@ -155,7 +164,7 @@ class open_client(AbstractAsyncContextManager[Client]):
         with unwrapped():
             # Even where the channel has no tasks: the blocks of all targets nest, and the innermost nursery tells.
             async with _open_channel(self._target, self._limits, self._http) as channel, trio.open_nursery():
-                client = Client(channel, info=self._info, limits=self._limits)
+                client = Client(channel, info=self._info, limits=self._limits, answers=self._answers)
                 await client.discover(timeout=self._timeout)
                 yield client
 
@@ -163,8 +172,8 @@ class open_client(AbstractAsyncContextManager[Client]):
 class ConnectedClient(Client):
     """A client whose tasks run in somebody else's nursery. Made by `connect_client`."""
 
-    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits) -> None:
-        super().__init__(channel, info=info, limits=limits)
+    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits, answers: Answers) -> None:
+        super().__init__(channel, info=info, limits=limits, answers=answers)
         self._leave = trio.Event()
         self._left = trio.Event()
 
@@ -182,7 +191,7 @@ async def connect_client(
     client_version: str | None = None,
     limits: Limits = DEFAULT,
     connect_timeout: float | None = None,
-    **http: Unpack[HttpOptions],
+    **options: Unpack[ClientOptions],
 ) -> ConnectedClient:
     """Open a client whose tasks run in a nursery of yours: opening and closing are plain calls.
 
@@ -195,20 +204,21 @@ async def connect_client(
         client_version: Its version.
         limits: Bounds.
         connect_timeout: Seconds to wait for the first answer.
-        http: For URLs.
+        options: As for `open_client`.
 
     Raises:
         MCPError: as for `open_client`; the nursery is not touched by it.
     """
     info = {"name": name, "version": client_version or _own_version()}
     seconds = limits.connect_timeout if connect_timeout is None else connect_timeout
+    answers, http = _split_options(options)
     failed: list[Exception] = []
 
     async def own(*, task_status: trio.TaskStatus[ConnectedClient | None]) -> None:
         client: ConnectedClient | None = None
         try:
             async with _open_channel(target, limits, http) as channel:
-                client = ConnectedClient(channel, info=info, limits=limits)
+                client = ConnectedClient(channel, info=info, limits=limits, answers=answers)
                 await client.discover(timeout=seconds)
                 task_status.started(client)
                 await client._leave.wait()
@@ -230,8 +240,22 @@ async def connect_client(
     return client
 
 
+def _split_options(options: ClientOptions) -> tuple[Answers, dict[str, Any]]:
+    """The answers, and what is left for HTTP.
+
+    Raises:
+        TypeError: an option that there is not.
+    """
+    unknown = set(options) - set(ClientOptions.__annotations__)
+    if unknown:
+        there = ", ".join(ClientOptions.__annotations__)
+        raise TypeError(f"open_client: no option {', '.join(sorted(unknown))}; there is: {there}")
+    http = {key: value for key, value in options.items() if key not in ("on_elicit", "on_sample", "roots")}
+    return Answers(options.get("on_elicit"), options.get("on_sample"), options.get("roots")), http
+
+
 @asynccontextmanager
-async def _open_channel(target: Target, limits: Limits, http: HttpOptions) -> AsyncIterator[Channel]:
+async def _open_channel(target: Target, limits: Limits, http: dict[str, Any]) -> AsyncIterator[Channel]:
     if isinstance(target, str) and (target.startswith("unix:") or "://" in target):
         url, options = _url(target, http)
         # httpx2 takes a while to load; a client of processes does not need it.
@@ -255,7 +279,7 @@ async def _open_channel(target: Target, limits: Limits, http: HttpOptions) -> As
             yield channel
 
 
-def _url(target: str, http: HttpOptions) -> tuple[str, HttpOptions]:
+def _url(target: str, http: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if target.startswith("unix:"):
         return "http://localhost/mcp", {**http, "uds": target.removeprefix("unix:")}
     scheme, _, rest = target.partition("://")

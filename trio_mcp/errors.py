@@ -16,6 +16,7 @@ __all__ = [
     "ConnectionClosed",
     "HeaderMismatch",
     "HttpError",
+    "InputNeeded",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -210,6 +211,20 @@ class ConnectionClosed(MCPError):
 
 class RequestTimeout(MCPError):
     """No answer within the client's own timeout. The server was told to stop the request."""
+
+
+class InputNeeded(MCPError):
+    """The server needs input to go on, and this client has no callback that could give it.
+
+    Attributes:
+        requests: What it asks for, by key, as the protocol has it.
+        state: To be sent back with the answers, or None.
+    """
+
+    def __init__(self, message: str, *, requests: dict[str, Any], state: str | None) -> None:
+        super().__init__(message)
+        self.requests = requests
+        self.state = state
 
 
 class InvalidResponse(MCPError):

@@ -98,6 +98,8 @@ class Limits:
     client_events: int = 256
     """Progress and log messages that may wait for the caller's callbacks, a call. Beyond it the oldest is dropped: the
     latest progress is the one that counts, and a slow callback must not stop the answers of other calls."""
+    client_rounds: int = 16
+    """Most rounds of questions that a client answers within one request, so that a server cannot ask for ever."""
     client_pages: int = 1_000
     """Most pages that a list call follows, so that a server that repeats its cursor cannot hold the caller for ever."""
     child_exit: float = 3.0

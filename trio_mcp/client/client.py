@@ -22,6 +22,7 @@ from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
 from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, complete, require
 from ..protocol.revisions import LATEST
+from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
 from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
 
@@ -44,7 +45,10 @@ class Client:
         limits: Bounds.
     """
 
-    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits) -> None:
+    def __init__(
+        self, channel: Channel, *, info: dict[str, Any], limits: Limits, answers: Answers | None = None
+    ) -> None:
+        self._answers = answers or Answers()
         self._channel = channel
         self._info = info
         self.limits: Limits = limits
@@ -90,6 +94,7 @@ class Client:
             ProtocolError: the server answered with an error; the class tells which.
             RequestTimeout: no answer in time. The server is told to stop.
             ConnectionClosed: the connection ended.
+            InputNeeded: the server asks for input that this client cannot give.
             InvalidResponse: the answer is not a complete result.
             ValueError: the parameters are not JSON, or the request is over `limits.message_bytes` or `limits.json_depth`.
         """
@@ -100,16 +105,31 @@ class Client:
             raise ValueError(f"{method}: the parameters cannot be sent: {bad}")
         message = dict(params) if params else {}
         message["_meta"] = request_meta(
-            self._info, {}, self.protocol_version, log_level=log_level if on_log else None, extra=meta
+            self._info,
+            self._answers.capabilities,
+            self.protocol_version,
+            log_level=log_level if on_log else None,
+            extra=meta,
         )
+        listener = Listener(on_progress, on_log, log_level)
         seconds = self.limits.client_timeout if timeout is None else timeout
-        result: dict[str, Any] | None = None
-        with trio.move_on_after(seconds):
-            result = await self._channel.call(method, message, Listener(on_progress, on_log, log_level))
-        if result is None:
-            note = f"; {self._channel.note}" if self._channel.note else ""
-            raise RequestTimeout(f"{method}: no answer from {self._channel.peer} within {seconds:g} s{note}")
-        return complete(result, method)
+        for _ in range(self.limits.client_rounds + 1):
+            result: dict[str, Any] | None = None
+            # The clock stands while the user answers: a form has no haste.
+            with trio.move_on_after(seconds):
+                # Each round is a request of its own, with its own `_meta` for the channel to complete.
+                result = await self._channel.call(method, {**message, "_meta": dict(message["_meta"])}, listener)
+            if result is None:
+                note = f"; {self._channel.note}" if self._channel.note else ""
+                raise RequestTimeout(f"{method}: no answer from {self._channel.peer} within {seconds:g} s{note}")
+            if result.get("resultType") != "input_required":
+                return complete(result, method)
+            message.pop("requestState", None)
+            message.pop("inputResponses", None)
+            message.update(await self._answers.answer(result, method))
+        raise InvalidResponse(
+            f"{method}: {self._channel.peer} asked for input more than {self.limits.client_rounds} times"
+        )
 
     async def discover(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Ask the server who it is (server/discover). `open_client` has done so already.

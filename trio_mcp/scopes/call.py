@@ -55,9 +55,22 @@ class Call:
         settlement: How it stands.
         reason: Why it was cancelled, for the log.
         status: The HTTP status of the answer.
+        principal: Who calls, as an authenticated name; empty where nobody is.
     """
 
-    __slots__ = ("id", "meta", "method", "outlet", "params", "reason", "scope", "settlement", "status", "timeout")
+    __slots__ = (
+        "id",
+        "meta",
+        "method",
+        "outlet",
+        "params",
+        "principal",
+        "reason",
+        "scope",
+        "settlement",
+        "status",
+        "timeout",
+    )
 
     def __init__(
         self,
@@ -79,6 +92,7 @@ class Call:
         self.settlement: Settlement = Settlement.OPEN
         self.reason: str | None = None
         self.status: int = 200
+        self.principal: str = ""
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import trio
 
 from ..errors import RegistrationError
+from ..protocol.content import Text
 from ..protocol.envelope import RequestId
 from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS
+from ..protocol.results import PromptMessage
 from ..scopes.call import Call
 from .lifespan import LifespanT
+from .rounds import Elicited, Question, Rounds, form_question
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -27,12 +31,14 @@ class Context(Generic[LifespanT]):
     `Context[AppState]` tells the type checker what `lifespan` is.
     """
 
-    __slots__ = ("_call", "_engine", "_progress")
+    __slots__ = ("_call", "_engine", "_progress", "_rounds")
 
     def __init__(self, engine: Engine, call: Call) -> None:
         self._engine = engine
         self._call = call
         self._progress = -math.inf
+        # A state that came with the request is opened, and so checked, before any user code runs.
+        self._rounds = Rounds(engine, call) if "requestState" in call.params else None
 
     def __repr__(self) -> str:
         return f"<Context of {self._call!r}>"
@@ -136,6 +142,141 @@ class Context(Generic[LifespanT]):
         if logger is not None:
             params["logger"] = logger
         await self._call.notify("notifications/message", params)
+
+    # -- asking
+
+    @property
+    def rounds(self) -> Rounds:
+        """What was asked and answered so far."""
+        if self._rounds is None:
+            self._rounds = Rounds(self._engine, self._call)
+        return self._rounds
+
+    @property
+    def input_responses(self) -> dict[str, Any]:
+        """The answers that came with this request, by key, as the client sent them; for handlers that return `InputRequired`."""
+        return self.rounds.responses
+
+    @property
+    def request_state(self) -> Any:
+        """The `state` of the `InputRequired` that this request is the retry of; None on the first round."""
+        return self.rounds.user_state
+
+    async def elicit(self, message: str, form: Any, *, key: str | None = None) -> Elicited[Any]:
+        """Ask the user to fill in a form (client/elicitation).
+
+        The request ends here with the question, and the handler is run again when the answer is there: then this call
+        returns it. So what stands before it should be quick or harmless to do twice; for the rest there is `once`. Answers
+        are checked against the form, and asked for again when they do not fit.
+
+        Args:
+            message: What to ask for.
+            form: The fields: a dict of types (`{"name": str}`), a dataclass, TypedDict, Struct or pydantic model, or a JSON
+                Schema. Text, numbers, booleans and choices, nothing nested.
+            key: Names the question; otherwise it is numbered, and the handler must ask in the same order each time.
+
+        Raises:
+            MissingClientCapability: the client cannot show forms.
+            ValueError: the form has a field that forms cannot have.
+        """
+        question = form_question(message, form)
+        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit"), question)
+        return found
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Elicited[Any]:
+        """Ask the user to visit a URL: for what must not pass through the client (client/elicitation).
+
+        Args:
+            message: Why.
+            url: Where.
+            key: As for `elicit`.
+
+        Raises:
+            MissingClientCapability: the client cannot open URLs.
+        """
+        question = Question(
+            "elicitation/create", {"mode": "url", "message": message, "url": url}, {"elicitation": {"url": {}}}
+        )
+        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit-url"), question)
+        return found
+
+    async def sample(
+        self,
+        messages: str | Sequence[PromptMessage | dict[str, Any]],
+        *,
+        max_tokens: int = 1_000,
+        key: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Ask the client's model (client/sampling). It is called as `elicit` is.
+
+        Args:
+            messages: A text of the user's, or messages.
+            max_tokens: Most tokens of the answer.
+            key: As for `elicit`.
+            options: More parameters as the protocol has them: systemPrompt, temperature, stopSequences, modelPreferences,
+                tools, toolChoice, includeContext, metadata.
+
+        Returns:
+            The result as the client sent it: role, content, model, stopReason.
+
+        Raises:
+            MissingClientCapability: the client cannot sample, or not with tools.
+        """
+        items = [PromptMessage(Text(messages))] if isinstance(messages, str) else messages
+        params: dict[str, Any] = {
+            "messages": [item.to_wire() if isinstance(item, PromptMessage) else item for item in items],
+            "maxTokens": max_tokens,
+            **options,
+        }
+        needs: dict[str, Any] = {"sampling": {"tools": {}} if "tools" in options else {}}
+        found: dict[str, Any] = await self._ask(
+            key or self.rounds.next_key("sample"), Question("sampling/createMessage", params, needs)
+        )
+        return found
+
+    async def list_roots(self, *, key: str | None = None) -> list[dict[str, Any]]:
+        """Ask the client for its roots (client/roots): objects with `uri` and perhaps `name`.
+
+        Raises:
+            MissingClientCapability: the client has none.
+        """
+        question = Question("roots/list", {}, {"roots": {}})
+        found: list[dict[str, Any]] = await self._ask(key or self.rounds.next_key("roots"), question)
+        return found
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Ask several questions in one round; the answers come by key.
+
+        Args:
+            questions: By key: `Question` objects, for instance from `form_question`.
+
+        Raises:
+            MissingClientCapability: the client did not declare what one of them needs; nothing is asked then.
+        """
+        await trio.lowlevel.checkpoint()
+        return await self.rounds.ask(questions)
+
+    async def _ask(self, key: str, question: Question) -> Any:
+        return (await self.ask({key: question}))[key]
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        """Run `fn` once over all rounds of this request, and return its value, also after a retry.
+
+        Args:
+            key: Names the value.
+            fn: An async function without arguments; its value must be JSON. It travels sealed with the request.
+
+        Raises:
+            ValueError: the value is not JSON.
+        """
+        known, value = self.rounds.once(key)
+        if known:
+            await trio.lowlevel.checkpoint()
+            return value
+        value = await fn()
+        self.rounds.keep(key, value)
+        return value
 
     def check_cancelled(self) -> None:
         """In a plain `def` handler: raise `trio.Cancelled` if the call was cancelled, else do nothing.

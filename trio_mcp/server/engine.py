@@ -31,6 +31,7 @@ from ..scopes.executor import Executor
 from ..scopes.groups import only_exception, unwrapped
 from .handlers import HANDLERS, error_result
 from .registry import Registry
+from .rounds import AskAgain
 from .server import ServerBase
 
 __all__ = ["Engine", "open_engine"]
@@ -123,6 +124,8 @@ class Engine:
         """What a handler raised, as an answer."""
         if isinstance(exc, ProtocolError):
             return self._error(call, exc)
+        if isinstance(exc, AskAgain):
+            return encode_result(call.id, self.encode(exc.rounds.required()))
         if isinstance(exc, ToolError):
             return self._failed(call, str(exc))
         if isinstance(exc, Mismatch):
@@ -194,9 +197,9 @@ class Engine:
         Raises:
             Mismatch: it is larger than `limits.answer_bytes`, nested deeper than `limits.json_depth`, or not JSON.
         """
-        plain = "_meta" not in result and bool(result)
+        plain = bool(result) and "_meta" not in result and "resultType" not in result
         if not plain:
-            result = {**result, "resultType": "complete", "_meta": {**self._server_meta, **result.get("_meta", {})}}
+            result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
         try:
             raw = dumps(result)
         except ValueError as exc:

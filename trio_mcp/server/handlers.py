@@ -16,6 +16,7 @@ from .completion import complete
 from .context import Context
 from .outcome import prompt_result, read_result, tool_result
 from .registry import Prompt, Resource, did_you_mean
+from .rounds import InputRequired
 from .signature import Handler
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ async def call_tool(engine: Engine, call: Call) -> Result:
     except Mismatch as exc:
         return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc.problems, engine.limits)}")
     call.limit(tool.timeout)
-    value = await tool.handler.call(values, Context(engine, call), engine.threads)
+    context: Context[Any] = Context(engine, call)
+    value = await tool.handler.call(values, context, engine.threads)
+    if isinstance(value, InputRequired):
+        return context.rounds.low_level(value)
     return tool_result(tool, value, engine.any)
 
 
@@ -74,10 +78,13 @@ async def read_resource(engine: Engine, call: Call) -> Result:
         raise ResourceNotFound(uri)
     values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}")
     call.limit(resource.timeout)
+    context: Context[Any] = Context(engine, call)
     try:
-        value = await resource.handler.call(values, Context(engine, call), engine.threads)
+        value = await resource.handler.call(values, context, engine.threads)
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
+    if isinstance(value, InputRequired):
+        return context.rounds.low_level(value)
     result = read_result(resource, uri, value, engine.any)
     result.update(resource.hints)
     return result
@@ -113,7 +120,10 @@ async def get_prompt(engine: Engine, call: Call) -> Result:
         prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}"
     )
     call.limit(prompt.timeout)
-    value = await prompt.handler.call(values, Context(engine, call), engine.threads)
+    context: Context[Any] = Context(engine, call)
+    value = await prompt.handler.call(values, context, engine.threads)
+    if isinstance(value, InputRequired):
+        return context.rounds.low_level(value)
     return prompt_result(prompt, value, engine.any)
 
 

@@ -15,6 +15,7 @@ from .completion import CompletionKey, check_completion
 from .lifespan import LifespanT
 from .outcome import output_of
 from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
+from .rounds import state_keys as make_state_keys
 from .signature import Handler, caller_names, title_of
 
 __all__ = ["ServerBase"]
@@ -41,6 +42,9 @@ class ServerBase(Generic[LifespanT]):
         page_size: Items on one page of a list.
         cache_ttl: Seconds that a client may keep a list, or what `server/discover` tells (server/utilities/caching).
         cache_scope: Who may share such a copy: "public" (anyone) or "private" (the same caller).
+        state_keys: Keys of 32 bytes that seal what travels through a client between two rounds of a request. The first
+            seals, all open. Without them: `TRIO_MCP_STATE_KEYS` in the environment (Base64, separated by commas), or a
+            random key, which another process does not have.
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
@@ -63,6 +67,7 @@ class ServerBase(Generic[LifespanT]):
         page_size: int = 50,
         cache_ttl: float = 0,
         cache_scope: CacheScope = "public",
+        state_keys: Sequence[bytes] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
@@ -87,6 +92,7 @@ class ServerBase(Generic[LifespanT]):
         if page_size < 1:
             raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
         self.page_size: int = page_size
+        self.state_keys: list[bytes] = make_state_keys(state_keys)
         self.hints: dict[str, Any] = _cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
         self._tools: dict[str, Tool] = {}
