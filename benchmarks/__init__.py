@@ -1,17 +1,19 @@
 """trio_mcp measured beside its peers: small servers on every library, one load, one table.
 
-`python -m benchmarks stdio` measures, `python -m benchmarks profile` shows where the time of a call goes. Linux only: cores
-are pinned, and memory and CPU time are read from `/proc`.
+`python -m benchmarks` measures, over a pipe (`stdio`) and over HTTP (`http`); `python -m benchmarks profile` shows
+where the time of a call goes. Linux only: cores are pinned, and memory and CPU time are read from `/proc`.
 
     wire.py          the messages, written by hand: no client library on the load's side
     processes.py     cores, priorities, CPU time, memory
     environments.py  the peers' own environments, made once
     servers.py       the servers under test, by name
-    load.py          a number of calls kept in flight over any connection
+    load.py          a number of calls kept in flight over a pipe
+    http_load.py     a number of HTTP connections kept busy
+    events.py        what a slow tool says about its calls
+    results.py       figures, and the rounds that give them
     stdio.py         what is measured over a pipe
+    http.py          what is measured over HTTP
     table.py         medians, ratios, targets
     profiling.py     where the time goes
     peers/           the servers
-
-A benchmark over another transport is one more module beside `stdio.py`.
 """

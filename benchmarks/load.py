@@ -11,7 +11,7 @@ from typing import Protocol
 from .processes import Cores, busy_seconds, cpu_seconds
 from .wire import TEXT, CallTemplate
 
-__all__ = ["Connection", "Figures", "keep_in_flight"]
+__all__ = ["Connection", "Figures", "Meter", "keep_in_flight"]
 
 _NOISE = 0.06
 _BUSY_LOAD = 0.9
@@ -62,6 +62,57 @@ class Figures:
         return self.load_share > _BUSY_LOAD
 
 
+class Meter:
+    """CPU time and wall time while a load is counted.
+
+    Args:
+        pid: The server's process.
+        cores: Which core is whose.
+    """
+
+    def __init__(self, pid: int, cores: Cores) -> None:
+        self._pid = pid
+        self._cores = cores
+        self._begin = 0.0
+        self._before = (0.0, 0.0, 0.0)
+
+    def _read(self) -> tuple[float, float, float]:
+        return cpu_seconds(self._pid), busy_seconds(self._cores.server), time.process_time()
+
+    def start(self) -> None:
+        """Counting begins."""
+        self._begin = time.perf_counter()
+        self._before = self._read()
+
+    def figures(self, took: list[int], errors: int) -> Figures:
+        """Counting ends.
+
+        Args:
+            took: Nanoseconds of every call that was counted.
+            errors: How many of them had a wrong answer.
+
+        Raises:
+            RuntimeError: there were none.
+        """
+        wall = time.perf_counter() - self._begin
+        cpu, busy, own = (now - then for now, then in zip(self._read(), self._before, strict=True))
+        foreign = busy - cpu - (own if self._cores.shared else 0)
+        calls = len(took)
+        if not calls:
+            raise RuntimeError("no call was answered in time")
+        took.sort()
+        return Figures(
+            calls=calls,
+            errors=errors,
+            per_second=calls / wall,
+            p50_ms=took[calls // 2] / 1e6,
+            p99_ms=took[int(calls * 0.99)] / 1e6,
+            cpu_us=cpu / calls * 1e6,
+            load_share=own / wall,
+            foreign_share=max(0.0, foreign / wall),
+        )
+
+
 def keep_in_flight(
     connection: Connection,
     pid: int,
@@ -104,8 +155,7 @@ def keep_in_flight(
     begin = now() + int(warmup * 1e9)
     end = begin + int(duration * 1e9)
     counted = False
-    first = 0
-    cpu = busy = own = 0.0
+    meter = Meter(pid, cores)
     while True:
         done = 0
         for line in connection.lines():
@@ -122,27 +172,11 @@ def keep_in_flight(
         moment = now()
         if not counted and moment >= begin:
             counting(True)
-            counted, first = True, now()
-            cpu, busy, own = cpu_seconds(pid), busy_seconds(cores.server), time.process_time()
+            counted = True
+            meter.start()
         elif moment >= end:
             break
         fire(done)
-    wall = (now() - first) / 1e9
-    cpu = cpu_seconds(pid) - cpu
-    own = time.process_time() - own
-    foreign = busy_seconds(cores.server) - busy - cpu - (own if cores.shared else 0)
+    figures = meter.figures(took, errors)
     counting(False)
-    took.sort()
-    calls = len(took)
-    if not calls:
-        raise RuntimeError("no call was answered in time")
-    return Figures(
-        calls=calls,
-        errors=errors,
-        per_second=calls / wall,
-        p50_ms=took[calls // 2] / 1e6,
-        p99_ms=took[int(calls * 0.99)] / 1e6,
-        cpu_us=cpu / calls * 1e6,
-        load_share=own / wall,
-        foreign_share=max(0.0, foreign / wall),
-    )
+    return figures

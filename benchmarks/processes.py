@@ -1,8 +1,8 @@
 """Cores, priorities, CPU time and memory of the processes under test (Linux).
 
-The server has one core, the load the other. Both get precedence on their core where that is allowed: the server nice -20
-and a 1 ms slice, the load real-time (it is one thread, and nothing waits for it). Without it another busy process on the
-machine shows up as a few milliseconds of latency. `TRIO_MCP_BENCH_PRIORITIES=0` switches it off.
+The server has one core, the load the other. Both get precedence on their core where that is allowed: the server nice
+-20 and a 1 ms slice, the load real-time (it is one thread, and nothing waits for it). Without it another busy process on
+the machine shows up as a few milliseconds of latency. `TRIO_MCP_BENCH_PRIORITIES=0` switches it off.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def spawn(command: Sequence[str], cores: Cores, env: Mapping[str, str] | None = 
     )
 
 
-def stop(process: subprocess.Popen[bytes], grace: float = 3.0) -> None:
-    """End a server that was started here: by the end of its input, then SIGTERM, then SIGKILL."""
+def stop(process: subprocess.Popen[bytes], grace: float = 3.0, *, by_input: bool = True) -> None:
+    """End a server that was started here: by the end of its input (if that is its way), then SIGTERM, then SIGKILL."""
     try:
         if process.stdin is not None:
             process.stdin.close()
-        process.wait(grace)
+        process.wait(grace if by_input else 0)
     except (OSError, subprocess.TimeoutExpired):
         process.send_signal(signal.SIGTERM)
         try:

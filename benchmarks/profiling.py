@@ -1,9 +1,9 @@
 """Where the time of one `echo` call goes in our server, with calls in flight all the time.
 
-Two runs. The first samples on a timer of CPU time, which barely slows the server down: shares and microseconds are from
-there. A function in C has no frame of its own, so its time stands at the line that calls it; what belongs to orjson and to
-the system calls is told apart by that line. "By part" gives the time of the standard library and of generated code to
-whoever called it. The second run is cProfile's, for how often what is called, and for the time
+Two runs. The first samples on a timer of CPU time, which barely slows the server down: shares and microseconds are
+from there. A function in C has no frame of its own, so its time stands at the line that calls it; what belongs to
+orjson, to httptools and to the system calls is told apart by that line. "By part" gives the time of the standard library
+and of generated code to whoever called it. The second run is cProfile's, for how often what is called, and for the time
 inside functions in C.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .environments import PEERS
+from .http import HttpProcess
 from .load import Figures, keep_in_flight
 from .processes import Cores, wait_quiet
 from .servers import Ready
@@ -31,24 +32,35 @@ from .wire import request
 __all__ = ["report"]
 
 Where = tuple[str, int, str]
-_SYSTEM: Final = re.compile(r"\bos\.(read|write)\(|\.poll\(|\bselect\.")
+_SYSTEM: Final = re.compile(r"\bos\.(read|write)\(|\.poll\(|\bselect\.|\b_?sock(et)?\.(recv|send)\(|\bfn\(")
+_HTTPTOOLS: Final = re.compile(r"\bparser\.(feed_data|get_method|get_http_version|should_keep_alive|should_upgrade)\(")
 _ORJSON: Final = re.compile(r"\borjson\.(loads|dumps)\(")
 _MODULE: Final = re.compile(r"(?:^|/)(trio_mcp|trio|outcome|orjson|sniffio)/(.*)\.py$")
 
 
-def report(ready: Ready, cores: Cores, window: int, duration: float, top: int) -> str:
-    """Run a server under both profilers and describe what they saw, as Markdown."""
-    plain, _ = _run(ready, cores, window, duration, None)
-    sampled, stacks = _run(ready, cores, window, duration, "samples")
-    counted, rows = _run(ready, cores, window, duration, "calls")
+def report(ready: Ready, cores: Cores, window: int, duration: float, top: int, http: bool = False) -> str:
+    """Run a server under both profilers and describe what they saw, as Markdown.
+
+    Args:
+        ready: The server.
+        cores: Which core is whose.
+        window: Calls in flight; over HTTP, connections.
+        duration: Seconds of each run.
+        top: Rows of the longer tables.
+        http: Whether over HTTP instead of a pipe.
+    """
+    plain, _ = _run(ready, cores, window, duration, None, http)
+    sampled, stacks = _run(ready, cores, window, duration, "samples", http)
+    counted, rows = _run(ready, cores, window, duration, "calls", http)
     places: Counter[Where] = Counter()
     groups: Counter[str] = Counter()
     for stack, count in stacks:
         frames: list[Where] = [(file, line, name) for file, line, name in stack]
         places[frames[0]] += count
         groups[_group(frames)] += count
+    busy = "connections" if http else "in flight"
     parts = [
-        f"`echo` with {window} in flight: {plain.cpu_us:.1f} µs of CPU a call ({plain.per_second:,.0f} calls/s); "
+        f"`echo` with {window} {busy}: {plain.cpu_us:.1f} µs of CPU a call ({plain.per_second:,.0f} calls/s); "
         f"{sampled.cpu_us:.1f} while sampled ({places.total():,} samples), {counted.cpu_us:.1f} under cProfile.",
         "",
         *_shares("by part", groups, plain.cpu_us, 40),
@@ -62,32 +74,41 @@ def report(ready: Ready, cores: Cores, window: int, duration: float, top: int) -
     return "\n".join(parts)
 
 
-def _run(ready: Ready, cores: Cores, window: int, duration: float, kind: str | None) -> tuple[Figures, list[Any]]:
+def _run(
+    ready: Ready, cores: Cores, window: int, duration: float, kind: str | None, http: bool
+) -> tuple[Figures, list[Any]]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         python, *script = ready.command
         command = [python, str(PEERS / "profiled.py"), kind, str(out), *script] if kind else ready.command
+
+        def toggle(pid: int) -> None:
+            if kind is not None:
+                os.kill(pid, signal.SIGUSR1)
+
         wait_quiet(cores, 10)
+        if http:
+            with HttpProcess(command, cores) as server:
+                server.ask()
+                figures = server.load(cores, window, duration, counting=lambda begins: toggle(server.pid))
+                return figures, _written(out) if kind else []
         with Pipe(command, cores) as pipe:
             pipe.ask(1, request(1, "tools/call", {"name": "echo", "arguments": {"text": "ready"}}))
+            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, counting=lambda begins: toggle(pipe.pid))
+            return figures, _written(out) if kind else []
 
-            def toggle(begins: bool) -> None:
-                if kind is not None:
-                    os.kill(pipe.pid, signal.SIGUSR1)
 
-            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, counting=toggle)
-            if kind is None:
-                return figures, []
-            # The server writes its file when it comes to the signal; give it the time.
-            end = time.monotonic() + 10
-            while time.monotonic() < end:
-                try:
-                    rows: list[Any] = json.loads(out.read_text())
-                except (OSError, ValueError):
-                    time.sleep(0.05)
-                    continue
-                return figures, rows
-        raise RuntimeError("the profiler left nothing behind")
+def _written(out: Path) -> list[Any]:
+    """What the profiler left; the server writes it when it comes to the signal."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            rows: list[Any] = json.loads(out.read_text())
+        except (OSError, ValueError):
+            time.sleep(0.05)
+            continue
+        return rows
+    raise RuntimeError("the profiler left nothing behind")
 
 
 def _source(where: Where) -> str:
@@ -105,6 +126,8 @@ def _group(frames: Sequence[Where]) -> str:
     source = _source(frames[0])
     if _SYSTEM.search(source):
         return "system calls: read, write, epoll"
+    if _HTTPTOOLS.search(source):
+        return "httptools"
     if _ORJSON.search(source):
         return "orjson"
     for file, _, _ in frames:

@@ -8,32 +8,42 @@ from __future__ import annotations
 import json
 import os
 import select
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from . import processes
-from .load import keep_in_flight
+from .events import CANCELS, SLOW_SECONDS, Events
+from .load import Figures, keep_in_flight
 from .processes import Cores
-from .servers import Ready
+from .results import Result, in_rounds, least_disturbed
+from .servers import OURS, Ready
+from .table import Measure, Target, median
 from .wire import TEXT, CallTemplate, cancelled, request
 
-__all__ = ["WINDOWS", "Pipe", "Result", "measure"]
+__all__ = ["MEASURES", "WINDOWS", "Pipe", "measure", "targets"]
 
 WINDOWS: Final = (1, 32)
 STARTS: Final = 3
 """Starts of each server in a round."""
-CANCELS: Final = 10
-"""Cancellations of each server in a round."""
-TRIES: Final = 3
-"""How often a run is repeated while others keep the server's core busy; the least disturbed one counts."""
-SLOW_SECONDS: Final = 1.5
 PATIENCE: Final = 30.0
+
+MEASURES: Final = (
+    Measure("start_ms", "process start to first answer, ms"),
+    Measure("rss_mb", "resident after the first answer, MB", 1),
+    Measure("pss_mb", "the same, shared pages in proportion, MB", 1),
+    Measure("rss_mb_32", "resident after the load with 32 in flight, MB", 1),
+    Measure("per_second_1", "`echo`, 1 in flight: calls/s"),
+    Measure("cpu_us_1", "- server's CPU a call, µs", 1),
+    Measure("p50_ms_1", "- latency p50, ms", 3),
+    Measure("p99_ms_1", "- latency p99, ms", 3),
+    Measure("per_second_32", "`echo`, 32 in flight: calls/s"),
+    Measure("cpu_us_32", "- server's CPU a call, µs", 1),
+    Measure("p50_ms_32", "- latency p50, ms", 3),
+    Measure("p99_ms_32", "- latency p99, ms", 3),
+    Measure("cancel_ms", "`notifications/cancelled` to the tool's clean-up, ms", 2, "cancelled"),
+)
 
 
 class Pipe:
@@ -94,48 +104,30 @@ class Pipe:
                     return message
 
 
-@dataclass
-class Result:
-    """What was measured of one server: a list of figures a measure, one a run.
-
-    Attributes:
-        problem: Why it could not be measured (further), if so.
-        figures: By the name of the measure.
-        runs: The load runs in full.
-    """
-
-    problem: str | None = None
-    figures: dict[str, list[float]] = field(default_factory=dict)
-    runs: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, measure: str, value: float) -> None:
-        """Note one figure."""
-        self.figures.setdefault(measure, []).append(value)
-
-
 def measure(servers: Mapping[str, Ready], cores: Cores, rounds: int, duration: float) -> dict[str, Result]:
-    """Measure all servers, interleaved. A server that fails is left out from there on, with its problem noted."""
-    results = {name: Result() for name in servers}
-    names = list(servers)
-    for name in names:
+    """Measure all servers, interleaved."""
+    return in_rounds(
+        list(servers),
+        rounds,
         # Once before anything counts: byte code is compiled, files are in memory.
-        _attempt(results[name], lambda name=name: _start(servers[name], cores))
-    for number in range(rounds):
-        shift = number % len(names) if names else 0
-        for name in names[shift:] + names[:shift]:
-            print(f"round {number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
-            result = results[name]
-            _attempt(result, lambda name=name, result=result: _round(servers[name], cores, duration, result))
-    return results
+        lambda name: _start(servers[name], cores),
+        lambda name, result: _round(servers[name], cores, duration, result),
+    )
 
 
-def _attempt(result: Result, work: Any) -> None:
-    if result.problem is not None:
-        return
-    try:
-        work()
-    except (OSError, EOFError, RuntimeError, ValueError) as exc:
-        result.problem = f"{type(exc).__name__}: {exc}"
+def targets(results: Mapping[str, Result]) -> list[Target]:
+    """How ours stands with what is wanted of it."""
+
+    def ratio(key: str, peer: str) -> float | None:
+        value, other = median(results.get(OURS), key), median(results.get(peer), key)
+        return value / other if value is not None and other else None
+
+    return [
+        Target("start, ÷ TypeScript's", ratio("start_ms", "typescript"), 1.0, True, " ×"),
+        Target("resident after the load, MB", median(results.get(OURS), "rss_mb_32"), 40.0, True),
+        Target("calls/s with 1 in flight, ÷ mcp's", ratio("per_second_1", "mcp"), 4.0, False, " ×"),
+        Target("calls/s with 32 in flight, ÷ mcp's", ratio("per_second_32", "mcp"), 6.0, False, " ×"),
+    ]
 
 
 def _round(ready: Ready, cores: Cores, duration: float, result: Result) -> None:
@@ -161,60 +153,35 @@ def _start(ready: Ready, cores: Cores) -> tuple[float, float, float]:
 
 
 def _load(ready: Ready, cores: Cores, window: int, duration: float, result: Result) -> None:
-    best = None
-    for _ in range(TRIES):
-        processes.wait_quiet(cores, 10)
+    memory: dict[Figures, float] = {}
+
+    def run() -> Figures:
         with Pipe(ready.command, cores) as pipe:
             pipe.ask(1, request(1, "server/discover"))
             figures = keep_in_flight(pipe, pipe.pid, cores, window, duration)
-            rss = processes.rss_mb(pipe.pid)
-        if best is None or figures.foreign_share < best[0].foreign_share:
-            best = figures, rss
-        if not figures.noisy:
-            break
-    assert best is not None
-    figures, rss = best
+            memory[figures] = processes.rss_mb(pipe.pid)
+        return figures
+
+    figures = least_disturbed(cores, run)
     if figures.errors:
         raise RuntimeError(f"{figures.errors} of {figures.calls} answers were wrong")
-    for name in ("per_second", "p50_ms", "p99_ms", "cpu_us"):
-        result.add(f"{name}_{window}", getattr(figures, name))
-    result.add(f"rss_mb_{window}", rss)
-    result.runs.append({"window": window, "noisy": figures.noisy, "bounded": figures.bounded, **asdict(figures)})
+    result.add_load(str(window), figures)
+    result.add(f"rss_mb_{window}", memory[figures])
 
 
 def _cancel(ready: Ready, cores: Cores, result: Result) -> None:
-    """From `notifications/cancelled` until the clean-up code of the tool runs; both sides read one clock."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        log.touch()
-        with Pipe(ready.command, cores, {"SLOW_LOG": str(log)}) as pipe, log.open() as events:
-            pipe.ask(1, request(1, "server/discover"))
-            for number in range(CANCELS):
-                tag, id = f"call-{number}", 1000 + number
-                pipe.send(CallTemplate("slow", {"seconds": SLOW_SECONDS, "tag": tag}).line(id))
-                if _await_event(events, tag, 5) is None:
-                    raise RuntimeError("the slow tool did not start")
-                time.sleep(0.02)
-                begin = time.monotonic_ns()
-                pipe.send(cancelled(id))
-                event = _await_event(events, tag, SLOW_SECONDS + 1.5)
-                stopped = event is not None and event[0] == "cancelled"
-                result.add("cancelled", float(stopped))
-                if stopped and event is not None:
-                    result.add("cancel_ms", (event[1] - begin) / 1e6)
-                elif number == 2 and not any(result.figures["cancelled"]):
-                    return
-
-
-def _await_event(events: Any, tag: str, timeout: float) -> tuple[str, int] | None:
-    """The next event of a call, with its time."""
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        line = events.readline()
-        if not line:
-            time.sleep(0.001)
-            continue
-        event, of, moment = line.split()
-        if of == tag:
-            return event, int(moment)
-    return None
+    """From `notifications/cancelled` until the clean-up code of the tool runs."""
+    with Events() as events, Pipe(ready.command, cores, events.env) as pipe:
+        pipe.ask(1, request(1, "server/discover"))
+        for number in range(CANCELS):
+            tag, id = f"call-{number}", 1000 + number
+            pipe.send(CallTemplate("slow", {"seconds": SLOW_SECONDS, "tag": tag}).line(id))
+            events.await_start(tag)
+            begin = time.monotonic_ns()
+            pipe.send(cancelled(id))
+            took = events.until_cancelled(tag, begin)
+            result.add("cancelled", float(took is not None))
+            if took is not None:
+                result.add("cancel_ms", took)
+            elif number == 2 and not any(result.figures["cancelled"]):
+                return

@@ -7,39 +7,48 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from .processes import Cores
-from .servers import OURS, SERVERS, Ready
-from .stdio import Result
+from .results import Result
+from .servers import OURS, Ready, Row
 
-__all__ = ["Measure", "header", "stdio_report"]
+__all__ = ["Measure", "Target", "header", "median", "report"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A row of the table."""
+    """A row of the table.
+
+    Attributes:
+        key: The figure.
+        title: What the row says.
+        digits: After the point.
+        asked: The figure that says of each attempt whether it succeeded (1 or 0), if some may not.
+    """
 
     key: str
     title: str
     digits: int = 0
+    asked: str | None = None
 
 
-MEASURES: Final = (
-    Measure("start_ms", "process start to first answer, ms"),
-    Measure("rss_mb", "resident after the first answer, MB", 1),
-    Measure("pss_mb", "the same, shared pages in proportion, MB", 1),
-    Measure("rss_mb_32", "resident after the load with 32 in flight, MB", 1),
-    Measure("per_second_1", "`echo`, 1 in flight: calls/s"),
-    Measure("cpu_us_1", "- server's CPU a call, µs", 1),
-    Measure("p50_ms_1", "- latency p50, ms", 3),
-    Measure("p99_ms_1", "- latency p99, ms", 3),
-    Measure("per_second_32", "`echo`, 32 in flight: calls/s"),
-    Measure("cpu_us_32", "- server's CPU a call, µs", 1),
-    Measure("p50_ms_32", "- latency p50, ms", 3),
-    Measure("p99_ms_32", "- latency p99, ms", 3),
-    Measure("cancel_ms", "`notifications/cancelled` to the tool's clean-up, ms", 2),
-)
+@dataclass(frozen=True)
+class Target:
+    """What is wanted, and what was measured.
+
+    Attributes:
+        title: Of what.
+        value: The measured figure, or None.
+        bound: The wanted one.
+        at_most: Whether it is an upper bound.
+        unit: Behind both.
+    """
+
+    title: str
+    value: float | None
+    bound: float
+    at_most: bool
+    unit: str = ""
 
 
 def header(
@@ -77,49 +86,67 @@ def _cores(cores: Cores) -> str:
     return f"server on core {cores.server}, load on core {cores.load}"
 
 
-def _median(result: Result | None, key: str) -> float | None:
+def median(result: Result | None, key: str) -> float | None:
+    """The median of a figure, or None when it was not measured."""
     values = result.figures.get(key) if result is not None else None
     return statistics.median(values) if values else None
 
 
 def _cell(measure: Measure, name: str, results: Mapping[str, Result]) -> str:
-    value = _median(results[name], measure.key)
-    if measure.key == "cancel_ms":
-        asked = results[name].figures.get("cancelled", [])
+    value = median(results[name], measure.key)
+    if measure.asked is not None:
+        asked = results[name].figures.get(measure.asked, [])
         if asked and not all(asked):
             text = f"{sum(asked):.0f} of {len(asked)} cancelled"
             return text if value is None else f"{text}; {value:,.{measure.digits}f}"
     if value is None:
         return "-"
     text = f"{value:,.{measure.digits}f}"
-    ours = _median(results.get(OURS), measure.key)
+    ours = median(results.get(OURS), measure.key)
     if name != OURS and ours is not None and value:
         text += f" ({ours / value:.2f} ×)"
     return text
 
 
-def stdio_report(results: Mapping[str, Result], missing: Mapping[str, str]) -> str:
+def report(
+    rows: Mapping[str, Row],
+    measures: Sequence[Measure],
+    results: Mapping[str, Result],
+    missing: Mapping[str, str],
+    targets: Sequence[Target],
+) -> str:
     """The table, what to know about it, and how it stands with the targets.
 
     Args:
+        rows: The servers.
+        measures: The rows of the table.
         results: By the name of the server.
         missing: Servers that could not be set up, and why.
+        targets: What is wanted.
     """
-    names = [name for name in SERVERS if name in results or name in missing]
-    rows = [["", *(SERVERS[name].title for name in names)]]
-    rows += [
+    names = [name for name in rows if name in results or name in missing]
+    table = [["", *(rows[name].title for name in names)]]
+    table += [
         [measure.title, *(_cell(measure, name, results) if name in results else "not set up" for name in names)]
-        for measure in MEASURES
+        for measure in measures
     ]
-    parts = [_markdown(rows), "", "In brackets: ours ÷ this server. More is better for calls/s, less for the rest."]
-    parts += [f"- **{SERVERS[name].title}** was not set up: {reason}" for name, reason in missing.items()]
+    parts = [_markdown(table), "", "In brackets: ours ÷ this server. More is better for calls/s, less for the rest."]
+    parts += [f"- **{rows[name].title}** was not set up: {reason}" for name, reason in missing.items()]
     for name, result in results.items():
         if result.problem is not None:
-            parts.append(f"- **{SERVERS[name].title}** failed, its figures are incomplete: {result.problem}")
-    parts += _notes(results)
+            parts.append(f"- **{rows[name].title}** failed, its figures are incomplete: {result.problem}")
+    parts += _notes(rows, results)
     if OURS in results:
-        parts += ["", *_targets(results)]
+        parts += ["", _markdown([["target", "wanted", "measured", "met"], *map(_verdict, targets)])]
     return "\n".join(parts)
+
+
+def _verdict(target: Target) -> list[str]:
+    wanted = f"{'≤' if target.at_most else '≥'} {target.bound:g}{target.unit}"
+    if target.value is None:
+        return [target.title, wanted, "not measured", "-"]
+    met = target.value <= target.bound if target.at_most else target.value >= target.bound
+    return [target.title, wanted, f"{target.value:.2f}{target.unit}", "yes" if met else "**no**"]
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -134,7 +161,7 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(rows[0]), rule, *(line(row) for row in rows[1:])])
 
 
-def _notes(results: Mapping[str, Result]) -> list[str]:
+def _notes(rows: Mapping[str, Row], results: Mapping[str, Result]) -> list[str]:
     runs = [run for result in results.values() for run in result.runs]
     noisy = sum(run["noisy"] for run in runs)
     notes = []
@@ -145,30 +172,5 @@ def _notes(results: Mapping[str, Result]) -> list[str]:
         )
     for name, result in results.items():
         if any(run["bounded"] for run in result.runs):
-            notes.append(f"- **{SERVERS[name].title}**: the load was the bottleneck, its calls/s are a lower bound.")
+            notes.append(f"- **{rows[name].title}**: the load was the bottleneck, its calls/s are a lower bound.")
     return notes
-
-
-def _targets(results: Mapping[str, Result]) -> list[str]:
-    def ours(key: str) -> float | None:
-        return _median(results.get(OURS), key)
-
-    def ratio(key: str, peer: str) -> float | None:
-        value, other = ours(key), _median(results.get(peer), key)
-        return value / other if value is not None and other else None
-
-    checks = (
-        ("start, ÷ TypeScript's", ratio("start_ms", "typescript"), 1.0, True, " ×"),
-        ("resident after the load, MB", ours("rss_mb_32"), 40.0, True, ""),
-        ("calls/s with 1 in flight, ÷ mcp's", ratio("per_second_1", "mcp"), 4.0, False, " ×"),
-        ("calls/s with 32 in flight, ÷ mcp's", ratio("per_second_32", "mcp"), 6.0, False, " ×"),
-    )
-    rows = [["target", "wanted", "measured", "met"]]
-    for title, value, bound, at_most, unit in checks:
-        wanted = f"{'≤' if at_most else '≥'} {bound:g}{unit}"
-        if value is None:
-            rows.append([title, wanted, "not measured", "-"])
-        else:
-            met = value <= bound if at_most else value >= bound
-            rows.append([title, wanted, f"{value:.2f}{unit}", "yes" if met else "**no**"])
-    return [_markdown(rows)]

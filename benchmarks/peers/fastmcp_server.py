@@ -1,16 +1,21 @@
-"""The server on fastmcp."""
+"""The server on fastmcp.
+
+python fastmcp_server.py [http default|json plain|fast PORT]
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import anyio
 from slow_log import mark
+from tools import extra, extra_tools
 
 os.environ["FASTMCP_LOG_LEVEL"] = "ERROR"
 os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
 
-from fastmcp import FastMCP  # it reads its settings when it is imported
+from fastmcp import Context, FastMCP  # it reads its settings when it is imported
 
 server = FastMCP("peer")
 
@@ -28,8 +33,10 @@ async def add(a: int, b: int) -> int:
 
 
 @server.tool
-async def slow(seconds: float, tag: str) -> str:
+async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -> str:
     """Sleep."""
+    if progress:
+        await ctx.report_progress(0, 1)
     mark("start", tag)
     try:
         await anyio.sleep(seconds)
@@ -40,5 +47,15 @@ async def slow(seconds: float, tag: str) -> str:
     return tag
 
 
+for name, description in extra_tools():
+    server.tool(extra, name=name, description=description)
+
+
 if __name__ == "__main__":
-    anyio.run(lambda: server.run_stdio_async(show_banner=False))
+    if sys.argv[1:2] == ["http"]:
+        from serving import serve
+
+        _, _, mode, how, port = sys.argv
+        serve(server.http_app(json_response=mode == "json"), how, port)
+    else:
+        anyio.run(lambda: server.run_stdio_async(show_banner=False))

@@ -1,6 +1,6 @@
 """The server on the official Python SDK.
 
-python mcp_server.py high|low
+python mcp_server.py high|low [http default|json plain|fast PORT]
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Any
 import anyio
 import mcp_types as t
 from mcp.server import MCPServer, Server
+from mcp.server.mcpserver import Context
 from mcp.server.stdio import stdio_server
 from slow_log import mark
+from tools import EXTRA_SCHEMA, extra, extra_tools
 
 
 async def nap(seconds: float, tag: str) -> str:
@@ -42,11 +44,15 @@ def high() -> Any:
         return a + b
 
     @server.tool()
-    async def slow(seconds: float, tag: str) -> str:
+    async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -> str:
         """Sleep."""
+        if progress:
+            await ctx.report_progress(0, 1)
         return await nap(seconds, tag)
 
-    return server.run_stdio_async
+    for name, description in extra_tools():
+        server.add_tool(extra, name=name, description=description)
+    return server
 
 
 def low() -> Any:
@@ -61,6 +67,7 @@ def low() -> Any:
         t.Tool(name="add", description="Add two integers.", input_schema=schema(a=integer, b=integer)),
         t.Tool(name="slow", description="Sleep.", input_schema=schema(seconds=number, tag=text)),
     ]
+    tools += [t.Tool(name=name, description=text, input_schema=EXTRA_SCHEMA) for name, text in extra_tools()]
     schemas = {tool.name: tool.input_schema for tool in tools}
 
     async def on_list(ctx: Any, params: Any) -> Any:
@@ -72,18 +79,32 @@ def low() -> Any:
             out = arguments["text"]
         elif params.name == "add":
             out = str(arguments["a"] + arguments["b"])
-        else:
+        elif params.name == "slow":
+            if arguments.get("progress"):
+                await ctx.session.report_progress(0, 1)
             out = await nap(arguments["seconds"], arguments["tag"])
+        else:
+            out = await extra(**arguments)
         return t.CallToolResult(content=[t.TextContent(type="text", text=out)])
 
-    server: Any = Server("peer", on_list_tools=on_list, on_call_tool=on_call, get_tool_input_schema=schemas.get)
+    return Server("peer", on_list_tools=on_list, on_call_tool=on_call, get_tool_input_schema=schemas.get)
 
-    async def run() -> None:
-        async with stdio_server() as (receive, send):
-            await server.run(receive, send, server.create_initialization_options())
 
-    return run
+async def run_stdio(server: Any) -> None:
+    """Serve the low level server on a pipe."""
+    async with stdio_server() as (receive, send):
+        await server.run(receive, send, server.create_initialization_options())
 
 
 if __name__ == "__main__":
-    anyio.run(high() if sys.argv[1] == "high" else low())
+    level = sys.argv[1]
+    server = high() if level == "high" else low()
+    if sys.argv[2:3] == ["http"]:
+        from serving import serve
+
+        _, _, _, mode, how, port = sys.argv
+        serve(server.streamable_http_app(json_response=mode == "json"), how, port)
+    elif level == "high":
+        anyio.run(server.run_stdio_async)
+    else:
+        anyio.run(run_stdio, server)

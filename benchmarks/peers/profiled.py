@@ -2,8 +2,8 @@
 
 python profiled.py samples|calls OUT SCRIPT [ARGUMENT...]
 
-`samples`: a timer on CPU time interrupts the program and the place where it stands is counted, the innermost frame first.
-The program itself runs nearly as fast as without. `calls`: cProfile, which counts every call exactly and makes small
+`samples`: a timer on CPU time interrupts the program and the place where it stands is counted, the innermost frame
+first. The program itself runs nearly as fast as without. `calls`: cProfile, which counts every call exactly and makes small
 functions look dearer than they are. What was seen goes to OUT when it is switched off.
 """
 

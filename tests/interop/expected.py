@@ -22,6 +22,11 @@ def prompt(value: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": {"type": "text", "text": value}}]
 
 
+def unheard(answers: dict[str, Any]) -> dict[str, Any]:
+    """The same answers when nobody waited for the server to hear of the cancellation."""
+    return {**answers, "cancelled call": {**answers["cancelled call"], "server heard": None}}
+
+
 # Where the answers of the three servers are the same.
 COMMON: Final[dict[str, Any]] = {
     "revision": "2026-07-28",
@@ -101,6 +106,68 @@ OURS: Final[dict[str, Any]] = {
     "echo after it": text("still here"),
 }
 
+# What the server of `mcp` answers to our client; `check_theirs` looks at the tools.
+MCP_SERVER: Final[dict[str, Any]] = {
+    **COMMON,
+    "server": {"name": "theirs", "version": "1.0"},
+    "resources": [
+        {
+            "uri": "note://today",
+            "name": "today",
+            "description": "The note of today.",
+            "mimeType": "text/plain",
+        }
+    ],
+    "templates": [
+        {
+            "uriTemplate": "note://day/{day}",
+            "name": "note",
+            "description": "The note of a day.",
+            "mimeType": "text/plain",
+        }
+    ],
+    "prompts": [
+        {
+            "name": "review",
+            "description": "Ask for a code review.",
+            "arguments": [{"name": "code", "required": True}, {"name": "language", "required": False}],
+        }
+    ],
+    "echo": {**text("naïve ☃\n"), "structuredContent": {"result": "naïve ☃\n"}},
+    "add": {**text("42"), "structuredContent": {"result": 42}},
+    "fail": failed("Error executing tool fail: it is broken"),
+    "unknown tool": failed("Unknown tool: ad"),
+    "unknown resource": -32602,
+    "prompt": {"description": "Ask for a code review.", "messages": prompt("Review this Python code: x = 1")},
+    "echo after it": {**text("still here"), "structuredContent": {"result": "still here"}},
+}
+
+# What the TypeScript server answers to our client.
+TYPESCRIPT_SERVER: Final[dict[str, Any]] = {
+    **COMMON,
+    "server": {"name": "theirs", "version": "1.0"},
+    "resources": [{"uri": "note://today", "name": "today", "mimeType": "text/plain"}],
+    "templates": [{"uriTemplate": "note://day/{day}", "name": "note", "mimeType": "text/plain"}],
+    "prompts": [
+        {
+            "name": "review",
+            "description": "Ask for a code review.",
+            "arguments": [{"name": "code", "required": True}, {"name": "language", "required": False}],
+        }
+    ],
+    "echo": text("naïve ☃\n"),
+    "add": {**text("42"), "structuredContent": {"result": 42}},
+    "fail": failed("it is broken"),
+    "wrong arguments": failed(
+        "Input validation error: Invalid arguments for tool add: a: Invalid input: expected number, received "
+        "string, b: Invalid input: expected number, received undefined"
+    ),
+    "unknown tool": -32602,
+    "unknown resource": -32602,
+    "prompt": {"messages": prompt("Review this Python code: x = 1")},
+    "echo after it": text("still here"),
+}
+
 OUR_META: Final = {"io.modelcontextprotocol/serverInfo": {"name": "ours", "version": "1.0"}}
 THEIR_META: Final = {"io.modelcontextprotocol/serverInfo": {"name": "theirs", "version": "1.0"}}
 
@@ -116,3 +183,16 @@ def bare(answers: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
         else:
             out[key] = value
     return out
+
+
+def check_theirs(got: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Compare what one of the peers' servers answered to our client; they describe their tools in their own ways."""
+    answers = bare(got, THEIR_META)
+    tools = {tool["name"]: tool["inputSchema"] for tool in answers.pop("tools")}
+    assert list(tools) == ["echo", "add", "progress", "go_on", "slow", "fail", "picture"]
+    assert {name: part["type"] for name, part in tools["add"]["properties"].items()} == {"a": "integer", "b": "integer"}
+    if "wrong arguments" not in expected:  # they are in the words of a validator
+        wrong = answers.pop("wrong arguments")
+        assert wrong["isError"] is True
+        assert wrong["content"][0]["text"].startswith("Error executing tool add: 2 validation errors")
+    assert answers == expected

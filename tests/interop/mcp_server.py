@@ -1,12 +1,21 @@
-"""A server on `mcp`, for our client. It offers what `our_server.py` offers."""
+"""A server on `mcp`, for our client. It offers what `our_server.py` offers.
+
+python mcp_server.py                        on stdio
+python mcp_server.py --http                 on HTTP/1.1, as `mcp` serves it; prints the URL
+python mcp_server.py --http CERTFILE        on HTTP/2 with TLS, in Hypercorn; the file has the key too
+"""
 
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
 from pathlib import Path
 
 import anyio
+import hypercorn.asyncio
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
@@ -98,5 +107,25 @@ async def review(code: str, language: str = "Python") -> str:
     return f"Review this {language} code: {code}"
 
 
+async def serve_http(certfile: str | None = None) -> None:
+    """Serve on a free port until a signal comes."""
+    app = server.streamable_http_app()
+    sock = socket.create_server(("127.0.0.1", 0))
+    scheme = "http" if certfile is None else "https"
+    print(f"{scheme}://127.0.0.1:{sock.getsockname()[1]}/mcp", flush=True)
+    if certfile is None:
+        await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[sock])
+        return
+    config = hypercorn.Config()
+    config.bind = [f"fd://{sock.detach()}"]
+    config.certfile = config.keyfile = certfile
+    config.alpn_protocols = ["h2"]
+    config.errorlog = None
+    await hypercorn.asyncio.serve(app, config)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
-    anyio.run(server.run_stdio_async)
+    if sys.argv[1:2] == ["--http"]:
+        anyio.run(serve_http, *sys.argv[2:])
+    else:
+        anyio.run(server.run_stdio_async)

@@ -1,14 +1,21 @@
-"""A server of ours, for other people's clients. The peers' servers beside it offer the same."""
+"""A server of ours, for other people's clients. The peers' servers beside it offer the same.
+
+python our_server.py                        on stdio
+python our_server.py --http                 on HTTP/1.1 and HTTP/2; prints the URL
+python our_server.py --http CERTFILE        the same with TLS; the file has the key too
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
 import trio
 
-from trio_mcp import Context, Image, Server, ToolError
+from trio_mcp import Context, HttpServer, Image, Server, ToolError
+from trio_mcp.serve import run_http
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cfc0000003010100"
@@ -97,5 +104,12 @@ def review(code: str, language: str = "Python") -> str:
     return f"Review this {language} code: {code}"
 
 
+def ready(http: HttpServer) -> None:
+    """Say where it listens."""
+    print(http.urls[0], flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--http"]:
+        sys.exit(run_http(server, "127.0.0.1:0", ready, certfile=sys.argv[2] if sys.argv[2:] else None))
     server.run()

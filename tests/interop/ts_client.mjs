@@ -1,10 +1,14 @@
 // The client of `@modelcontextprotocol/client` goes through everything that a server offers and prints what it got,
 // as one JSON object.
-//   node ts_client.mjs MODE MARKS command ...     MODE: "auto" or a revision; MARKS: where the server marks `slow`
+//   node ts_client.mjs MODE MARKS command ...              over stdio
+//   node ts_client.mjs MODE MARKS URL                      over HTTP/1.1
+//   node ts_client.mjs MODE MARKS URL CERTFILE LOG         over HTTP/2 with TLS, written down in LOG
+// MODE is "auto" or a revision, MARKS the file where the server marks the start and end of `slow`.
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { recordingFetch } from './ts_http2.mjs';
 
 const [mode, marks, command, ...args] = process.argv.slice(2);
 
@@ -46,11 +50,16 @@ async function rejected(call) {
   return {};
 }
 
+function transport() {
+  if (!command.startsWith('http')) return new StdioClientTransport({ command, args, env: { ...process.env } });
+  return new StreamableHTTPClientTransport(new URL(command), args.length ? { fetch: recordingFetch(...args) } : {});
+}
+
 const client = new Client(
   { name: 'ts-client', version: '1.0' },
   { versionNegotiation: { mode: mode === 'auto' ? 'auto' : { pin: mode } } },
 );
-await client.connect(new StdioClientTransport({ command, args, env: { ...process.env } }));
+await client.connect(transport());
 const call = (name, args, options) => client.callTool({ name, arguments: args }, options);
 const out = {};
 out.revision = client.getNegotiatedProtocolVersion();

@@ -1,6 +1,13 @@
 // A server on `@modelcontextprotocol/server`, for our client. It offers what `our_server.py` offers.
-import { appendFileSync } from 'node:fs';
-import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
+//   node ts_server.mjs                         on stdio
+//   node ts_server.mjs --http                  on HTTP/1.1; prints the URL
+//   node ts_server.mjs --http CERTFILE         on HTTP/2 with TLS and nothing else; the file has the key too
+//   node ts_server.mjs --http CERTFILE COUNT   the same, and says how many streams a client may have at once
+import { appendFileSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { createSecureServer } from 'node:http2';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { McpServer, ResourceTemplate, createMcpHandler } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import * as z from 'zod';
 
@@ -94,4 +101,15 @@ function makeServer() {
   return server;
 }
 
-serveStdio(makeServer);
+function serveHttp(certfile, count) {
+  const handle = toNodeHandler(createMcpHandler(makeServer));
+  const pem = certfile && readFileSync(certfile);
+  const settings = count ? { maxConcurrentStreams: Number(count) } : {};
+  const server = pem ? createSecureServer({ cert: pem, key: pem, settings }, handle) : createServer(handle);
+  const scheme = pem ? 'https' : 'http';
+  server.listen(0, '127.0.0.1', () => console.log(`${scheme}://127.0.0.1:${server.address().port}/mcp`));
+}
+
+const [where, ...options] = process.argv.slice(2);
+if (where === '--http') serveHttp(...options);
+else serveStdio(makeServer);

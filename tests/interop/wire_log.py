@@ -1,4 +1,4 @@
-"""What went over the wire, as `tap.py` wrote it down, and whether it was right."""
+"""What went over the wire, as `tap.py` or `http_log.py` wrote it down, and whether it was right."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _RESULTS: Final = {
 }
 ALL_METHODS: Final = frozenset({*_RESULTS, "notifications/progress", "notifications/cancelled"})
 """What a conversation of these tests consists of."""
+HTTP_METHODS: Final = ALL_METHODS - {"notifications/cancelled"}
+"""The same over HTTP, where the end of the response stream is the cancellation."""
 
 _ERRORS: Final = {
     -32600: "InvalidRequestError",
@@ -44,12 +46,14 @@ class Message:
         ns: When, on the monotonic clock.
         tap: The connection.
         text: The line.
+        closed: There is no line: the client closed the connection. This is only written down for HTTP.
     """
 
     sender: str
     ns: int
     tap: int
     text: str
+    closed: bool = False
 
     @property
     def body(self) -> Any:
@@ -60,12 +64,15 @@ class Message:
 def read_log(path: Path) -> list[Message]:
     """All messages, in the order of cause and effect."""
     entries = (json.loads(line) for line in path.read_text().splitlines())
-    return [Message(entry["sender"], entry["ns"], entry["tap"], entry["line"]) for entry in entries]
+    return [
+        Message(entry["sender"], entry["ns"], entry["tap"], entry["line"], entry.get("closed", False))
+        for entry in entries
+    ]
 
 
 def methods(messages: Iterable[Message]) -> set[str]:
     """The methods of everything that was asked and told."""
-    return {message.body["method"] for message in messages if "method" in message.body}
+    return {message.body["method"] for message in messages if not message.closed and "method" in message.body}
 
 
 class Schema:
@@ -113,6 +120,10 @@ class _Connection:
 
     def wrong(self, message: Message) -> list[str]:
         """What is wrong with the next message."""
+        if message.closed:
+            for key in self.open():
+                self._ended[key] = "cancelled"
+            return []
         body = message.body
         errors = self._schema.errors("JSONRPCMessage", body)
         if message.sender == "client":

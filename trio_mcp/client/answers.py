@@ -15,8 +15,8 @@ from ..protocol.jsontext import shorten
 __all__ = ["Answers", "ElicitCallback", "SampleCallback"]
 
 ElicitCallback = Callable[[dict[str, Any]], Awaitable[Any] | Any]
-"""Called with the parameters of `elicitation/create`: `mode` ("form" or "url"), `message`, and `requestedSchema` or `url`. Returns
-a dict (what was filled in), True (accepted, for a URL), False (declined), or None (closed without an answer)."""
+"""Called with the parameters of `elicitation/create`: `mode` ("form" or "url"), `message`, and `requestedSchema` or `url`.
+Returns a dict (what was filled in), True (accepted, for a URL), False (declined), or None (closed without an answer)."""
 
 SampleCallback = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 """Called with the parameters of `sampling/createMessage`. Returns the text, or a whole result."""

@@ -5,14 +5,17 @@ Leaving a call closes its response stream, which is what cancels the work on the
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import httpx2
+import trio
 
 from ..client.channel import Channel, Listener
 from ..errors import ConnectionClosed, HttpError, InvalidResponse, ProtocolError
@@ -43,6 +46,8 @@ _FIXED: Final = {
 }
 _REDIRECTS: Final = frozenset({307, 308})
 _MOST_REDIRECTS: Final = 3
+_LINGER: Final = 0.25
+"""Seconds for a server to end a stream whose answer has come; most do so in the same packet."""
 
 
 class HttpChannel(Channel):
@@ -124,6 +129,11 @@ class HttpChannel(Channel):
                 message = parse_message(raw, self._reading)
             except BadMessage as exc:
                 raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
+            if isinstance(message, ErrorResponse) and message.id is None and status not in (200, 400, 404):
+                # About the HTTP request, not the call: a host that is not served, a form that is not taken.
+                raise HttpError(
+                    f"{method}: {self._url} answered {status}: {message.error['message']}", url=self._url, status=status
+                )
             result = self._result(id, message)
             if result is not None:
                 return result
@@ -139,39 +149,56 @@ class HttpChannel(Channel):
     async def _body(self, response: httpx2.Response) -> bytes:
         parts: list[bytes] = []
         size = 0
-        async for chunk in response.aiter_bytes():
+
+        async def take(chunk: bytes) -> bool:
+            nonlocal size
             size += len(chunk)
             if size > self._limits.answer_bytes:
                 raise InvalidResponse(f"the answer of {self._url} is over {self._limits.answer_bytes} bytes")
             parts.append(chunk)
+            return False
+
+        await _each_chunk(response, take)
         return b"".join(parts)
 
     async def _events(
         self, id: RequestId, method: str, response: httpx2.Response, listener: Listener
     ) -> dict[str, Any]:
         parser = SSEParser(self._limits.answer_bytes)
-        async for chunk in response.aiter_bytes():
+        results: list[dict[str, Any]] = []
+
+        async def take(chunk: bytes) -> bool:
             try:
                 events = parser.feed(chunk)
             except EventTooLarge as exc:
                 raise InvalidResponse(f"{method}: {self._url}: {exc}") from None
             for event in events:
-                if event.event != "message" or not event.data:
+                if event.event != "message" or not event.data or results:
                     continue
-                try:
-                    message = parse_message(event.data, self._reading)
-                except BadMessage as exc:
-                    self._odd(f"an event that is no message: {shorten(event.data.decode(errors='replace'))} ({exc})")
-                    continue
-                if isinstance(message, Notification):
-                    await listener.tell(message)
-                    continue
-                result = self._result(id, message)
+                result = await self._event(id, event.data, listener)
                 if result is not None:
-                    return result
-                self._odd(f"a message that is not for this request: {shorten(event.data.decode(errors='replace'))}")
+                    results.append(result)
+            return bool(results)
+
+        await _each_chunk(response, take)
+        if results:
+            return results[0]
         note = f"; {self._note}" if self._note else ""
         raise ConnectionClosed(f"{method}: {self._url} ended the stream without an answer{note}")
+
+    async def _event(self, id: RequestId, data: bytes, listener: Listener) -> dict[str, Any] | None:
+        try:
+            message = parse_message(data, self._reading)
+        except BadMessage as exc:
+            self._odd(f"an event that is no message: {shorten(data.decode(errors='replace'))} ({exc})")
+            return None
+        if isinstance(message, Notification):
+            await listener.tell(message)
+            return None
+        result = self._result(id, message)
+        if result is None:
+            self._odd(f"a message that is not for this request: {shorten(data.decode(errors='replace'))}")
+        return result
 
     def _result(self, id: RequestId, message: Any) -> dict[str, Any] | None:
         """The result, if the message is the answer; an error is raised."""
@@ -187,7 +214,32 @@ class HttpChannel(Channel):
         logger.warning("%s sent %s", self._url, text)
 
 
-def _reason(exc: httpx2.HTTPError) -> str:
+async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], Awaitable[bool]]) -> None:
+    """Give each piece of a body to `take`, until it says that it has what it wants.
+
+    The stack of generators under a response unwinds cleanly only from its end or from its innermost read. So whatever ends
+    this early, an error of `take` included, is carried past it, and the read is cancelled.
+    """
+    failed: BaseException | None = None
+    with trio.CancelScope() as scope:
+        async for chunk in response.aiter_bytes():
+            if failed is not None or scope.deadline < math.inf:
+                continue
+            try:
+                if await take(chunk):
+                    # To the end of the stream, if that is near: then the connection can be used again.
+                    scope.deadline = trio.current_time() + _LINGER
+            except BaseException as exc:
+                failed = exc
+                scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+def _reason(exc: BaseException) -> str:
+    # What TLS has to say is in a cause of a cause.
+    while not str(exc) and (exc.__cause__ or exc.__context__) is not None:
+        exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
@@ -221,6 +273,8 @@ async def open_http_channel(
             channel.close()
         return
     pool = httpx2.Limits(max_connections=limits.connections, max_keepalive_connections=20)
+    if http2:
+        importlib.import_module(".http2_reset", __package__).install()
     # Whoever calls has a deadline; reading waits for as long as the server works.
     timeout = httpx2.Timeout(None, connect=limits.connect_timeout, write=limits.client_timeout)
     transport = httpx2.AsyncHTTPTransport(http2=http2, uds=uds, verify=verify, limits=pool) if uds else None

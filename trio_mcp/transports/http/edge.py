@@ -8,7 +8,8 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -27,7 +28,7 @@ __all__ = ["HttpServer", "open_listeners", "serve_listeners", "tls_context"]
 
 logger = logging.getLogger("trio_mcp.server.http")
 
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n"
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -44,6 +45,16 @@ class HttpServer:
 
 class _Connection(Protocol):
     def drain(self) -> None: ...
+
+
+class _Opening:
+    """A connection before its first request: nothing is lost when it ends."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+
+    def drain(self) -> None:
+        self.scope.cancel()
 
 
 class _Bound:
@@ -65,13 +76,17 @@ async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> As
     """
     scheme = "https" if secure else "http"
     remove: str | None = None
+    identity: tuple[int, int] | None = None
     try:
         if bind.startswith("unix:"):
             remove = bind.removeprefix("unix:")
+            if not remove:
+                raise ValueError(f"{bind!r} is no address: the path is missing")
             listeners = [_unix_listener(remove, backlog)]
+            identity = _identity(remove)
             bound = _Bound(listeners, [], [f"unix:{remove}"])
         elif bind.startswith("fd:"):
-            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(socket.socket(fileno=int(bind[3:]))))]
+            listeners = [_inherited(int(bind[3:]))]
             bound = _Bound(listeners, *_names(listeners, scheme, path))
         else:
             host, port = _split(bind)
@@ -85,11 +100,29 @@ async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> As
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
             for listener in bound.listeners:
                 await listener.aclose()
-        if remove is not None:
+        # A successor may have put its own file there.
+        if remove is not None and identity is not None and _identity(remove) == identity:
             try:
                 os.unlink(remove)
             except FileNotFoundError:
                 pass
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _inherited(number: int) -> trio.SocketListener:
+    sock = socket.socket(fileno=number)
+    try:
+        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+    except ValueError:
+        sock.close()
+        raise OSError(errno.EINVAL, "the socket does not listen") from None
 
 
 def _split(bind: str) -> tuple[str, int]:
@@ -101,6 +134,9 @@ def _split(bind: str) -> tuple[str, int]:
 
 def _unix_listener(path: str, backlog: int) -> trio.SocketListener:
     if os.path.exists(path):
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            # Connecting to it is refused as well, so that says nothing.
+            raise OSError(errno.EEXIST, "there is a file that is no socket")
         # A socket that nobody listens on is left over from a process that is gone.
         with socket.socket(socket.AF_UNIX) as probe:
             try:
@@ -157,6 +193,7 @@ class _Edge:
         self._tls = context
         self._slots = trio.Semaphore(limits.connections)
         self._live: set[_Connection] = set()
+        self._streams: set[trio.SocketStream] = set()
         self._draining = False
 
     async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
@@ -177,11 +214,13 @@ class _Edge:
 
     async def _contained(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever goes wrong in it ends here."""
+        self._streams.add(stream)
         try:
             await self._connection(stream)
         except Exception:
             logger.exception("an HTTP connection failed")
         finally:
+            self._streams.discard(stream)
             try:
                 with trio.move_on_after(self._limits.write_stall, shield=True):
                     await trio.aclose_forcefully(stream)
@@ -190,36 +229,59 @@ class _Edge:
 
     async def _connection(self, socket_stream: trio.SocketStream) -> None:
         if self._tls is None:
-            first = await self._first_bytes(socket_stream, self._limits.idle_timeout)
-            if first.startswith(_PREFACE[:3]):
+            first = await self._opening(self._first_bytes, socket_stream) or b""
+            if first.startswith(_PREFACE):
                 await self._http2(socket_stream, first)
             elif first:
                 await self._run(H1Connection(socket_stream, self._endpoint, fd=socket_stream.socket.fileno()), first)
             return
         stream = trio.SSLStream(socket_stream, self._tls, server_side=True, https_compatible=True)
+        if not await self._opening(self._handshake, stream):
+            return
+        if stream.selected_alpn_protocol() == "h2":
+            first = await self._opening(self._first_bytes, stream) or b""
+            # Anything else is a connection error (RFC 9113, section 3.4).
+            if first.startswith(_PREFACE):
+                await self._http2(stream, first)
+        else:
+            await self._run(H1Connection(stream, self._endpoint), b"")
+
+    async def _opening(self, step: Callable[[Any], Awaitable[Any]], stream: Any) -> Any:
+        """A step before the first request, which a drain cuts short."""
+        opening = _Opening()
+        self._live.add(opening)
+        try:
+            with opening.scope:
+                if self._draining:
+                    opening.drain()
+                return await step(stream)
+        finally:
+            self._live.discard(opening)
+        return None
+
+    async def _handshake(self, stream: Any) -> bool:
         try:
             with trio.fail_after(self._limits.head_timeout):
                 await stream.do_handshake()
         except (trio.BrokenResourceError, trio.TooSlowError):
-            return
-        if stream.selected_alpn_protocol() == "h2":
-            await self._http2(stream, b"")
-        else:
-            await self._run(H1Connection(stream, self._endpoint), b"")
+            return False
+        return True
 
-    async def _first_bytes(self, stream: trio.abc.Stream, timeout: float) -> bytes:
+    async def _first_bytes(self, stream: Any) -> bytes:
         """Enough to tell HTTP/2 from HTTP/1.1; empty when nothing comes."""
         data = b""
-        with trio.move_on_after(timeout):
+        with trio.move_on_after(self._limits.idle_timeout) as scope:
             try:
-                while len(data) < 3 and _PREFACE.startswith(data):
+                while len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                     more = await stream.receive_some(self._limits.read_chunk)
                     if not more:
                         break
+                    if not data:
+                        scope.deadline = trio.current_time() + self._limits.head_timeout
                     data += more
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return b""
-        return data
+        return b"" if scope.cancelled_caught else data
 
     async def _http2(self, stream: Any, first: bytes) -> None:
         # Loaded by the first connection that needs it.
@@ -241,6 +303,11 @@ class _Edge:
         self._draining = True
         for connection in list(self._live):
             connection.drain()
+
+    def close(self) -> None:
+        """Close what is left. Hypercorn shields its writes; this is what ends them."""
+        for stream in list(self._streams):
+            stream.socket.close()
 
 
 async def serve_listeners(
@@ -273,14 +340,24 @@ async def serve_listeners(
                     finally:
                         end()
 
+                async def close_late() -> None:
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        # The deadline of the shield has passed, or nothing is left.
+                        edge.close()
+
                 outer.start_soon(await_cancel)
-                async with trio.open_nursery() as connections:
-                    with accepting:
-                        async with trio.open_nursery() as listening:
-                            for listener in bound.listeners:
-                                listening.start_soon(edge.accept, listener, connections)
-                            task_status.started(HttpServer(tuple(bound.urls)))
-                    # The listeners close now, so that a new client is refused and not left waiting.
-                    for listener in bound.listeners:
-                        await listener.aclose()
+                async with trio.open_nursery() as closing:
+                    closing.start_soon(close_late)
+                    async with trio.open_nursery() as connections:
+                        with accepting:
+                            async with trio.open_nursery() as listening:
+                                for listener in bound.listeners:
+                                    listening.start_soon(edge.accept, listener, connections)
+                                task_status.started(HttpServer(tuple(bound.urls)))
+                        # The listeners close now, so that a new client is refused and not left waiting.
+                        for listener in bound.listeners:
+                            await listener.aclose()
+                    closing.cancel_scope.cancel()
             outer.cancel_scope.cancel()

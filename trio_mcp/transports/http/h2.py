@@ -11,6 +11,10 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+import h2.errors
+import h2.events
+import hypercorn.protocol as hypercorn_protocol
+import hypercorn.protocol.events as hypercorn_events
 import hypercorn.protocol.h2 as hypercorn_h2
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
@@ -49,6 +53,50 @@ class _Buffer(hypercorn_h2.StreamBuffer):
 hypercorn_h2.StreamBuffer = _Buffer  # type: ignore[misc]
 
 
+class _Protocol(hypercorn_h2.H2Protocol):
+    """Hypercorn's HTTP/2 without the inputs that it does not survive."""
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        kept: list[h2.events.Event] = []
+        for event in events:
+            if isinstance(event, h2.events.PriorityUpdated):
+                continue  # deprecated (RFC 9113, section 5.3.2), and a tree that a client can fill
+            if isinstance(event, h2.events.RequestReceived) and not _sound(event.headers):
+                self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+                continue
+            kept.append(event)
+        at = 0
+        for index, event in enumerate(kept):
+            # Whether a stream is still there is known when what was before it has been handled.
+            if isinstance(event, h2.events.DataReceived):
+                await super()._handle_events(kept[at:index])
+                at = index
+                if event.stream_id not in self.streams:
+                    # On its way when the answer was complete; it counts for the window of the connection.
+                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                    at = index + 1
+        await super()._handle_events(kept[at:])
+
+    async def stream_send(self, event: hypercorn_events.Event) -> None:
+        if isinstance(event, hypercorn_events.StreamClosed):
+            # Closing the connection before the end of the last stream is written would cut its answer off.
+            buffer = self.stream_buffers.get(event.stream_id)
+            while not self.closed and buffer is not None and self.stream_buffers.get(event.stream_id) is buffer:
+                if not buffer.complete:
+                    break
+                await trio.sleep(0.001)
+        await super().stream_send(event)
+
+
+def _sound(headers: list[tuple[bytes, bytes]]) -> bool:
+    fields = dict(headers)
+    method, path = fields.get(b":method", b""), fields.get(b":path", b"")
+    return bool(method) and bool(path) and method.isascii() and path.isascii() and method.upper() != b"CONNECT"
+
+
+hypercorn_protocol.H2Protocol = _Protocol  # type: ignore[attr-defined]
+
+
 def _config(endpoint: Endpoint) -> Config:
     limits = endpoint.limits
     config = Config()
@@ -81,15 +129,24 @@ class _Guard(trio.abc.Stream):
             data, self._first = self._first, b""
             await trio.lowlevel.checkpoint()
             return data
-        data = bytes(await self._stream.receive_some(max_bytes))
+        try:
+            data = bytes(await self._stream.receive_some(max_bytes))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._at_end()
+            raise
         if not data:
             self._at_end()
         return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         with trio.move_on_after(self._stall):
-            await self._stream.send_all(data)
+            try:
+                await self._stream.send_all(data)
+            except trio.BrokenResourceError:
+                self._at_end()
+                raise
             return
+        self._at_end()
         raise trio.BrokenResourceError("the peer does not read")
 
     async def wait_send_all_might_not_block(self) -> None:

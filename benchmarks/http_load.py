@@ -1,0 +1,204 @@
+"""The load over HTTP/1.1: a number of connections, each with one call under way, on raw sockets in one thread."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .load import Figures, Meter
+from .processes import Cores
+from .wire import PostTemplate
+
+__all__ = ["HttpSocket", "answer_end", "keep_busy"]
+
+_STALL: Final = 10.0
+
+
+def answer_end(data: bytes) -> tuple[int, int, bytes]:
+    """Where the first whole response ends (0 while it is not whole), its status, and its head in lower case."""
+    split = data.find(b"\r\n\r\n")
+    if split < 0:
+        return 0, 0, b""
+    head = data[:split].lower()
+    status = int(head[9:12])
+    start = split + 4
+    found = head.find(b"\r\ncontent-length:")
+    if found >= 0:
+        stop = head.find(b"\r\n", found + 2)
+        end = start + int(head[found + 17 : stop if stop >= 0 else len(head)])
+        return (end if len(data) >= end else 0), status, head
+    if b"transfer-encoding: chunked" in head:
+        if data.startswith(b"0\r\n\r\n", start):
+            return start + 5, status, head
+        last = data.find(b"\r\n0\r\n\r\n", start)
+        return (last + 7 if last >= 0 else 0), status, head
+    return (start if status in (202, 204) else 0), status, head
+
+
+class HttpSocket:
+    """One connection."""
+
+    def __init__(self, port: int, timeout: float | None = None) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.held = b""
+        self.begun = 0
+
+    def ask(self, request: bytes) -> bytes:
+        """Send one request and wait for its whole response.
+
+        Raises:
+            EOFError: the server ended the connection instead.
+            RuntimeError: the status is not 200.
+        """
+        self.sock.sendall(request)
+        while True:
+            end, status, _ = answer_end(self.held)
+            if end:
+                answer, self.held = self.held[:end], self.held[end:]
+                if status != 200:
+                    raise RuntimeError(f"refused: {answer[:300].decode(errors='replace')}")
+                return answer
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError(f"the server ended the connection: {self.held[:300].decode(errors='replace')}")
+            self.held += data
+
+    def wait_for(self, text: bytes) -> None:
+        """Read until this text has come in; it may be in the middle of a response.
+
+        Raises:
+            EOFError: the server ended the connection before.
+        """
+        while text not in self.held:
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError(f"the server ended the connection: {self.held[:300].decode(errors='replace')}")
+            self.held += data
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+
+class _Load:
+    def __init__(self, port: int, template: PostTemplate, expected: bytes) -> None:
+        self._port = port
+        self._request = template.to(port)
+        self._expected = expected
+        self._epoll = select.epoll()
+        self._open: dict[int, HttpSocket] = {}
+        self._last = 0
+        self.took: list[int] = []
+        self.errors = 0
+        self.sample = b""
+
+    def connect(self) -> None:
+        """One more connection, with a call on it."""
+        connection = HttpSocket(self._port)
+        self._open[connection.sock.fileno()] = connection
+        self._epoll.register(connection.sock.fileno(), select.EPOLLIN)
+        self._fire(connection)
+
+    def _fire(self, connection: HttpSocket) -> None:
+        self._last += 1
+        connection.begun = time.perf_counter_ns()
+        connection.sock.send(self._request(self._last))
+
+    def _drop(self, number: int) -> None:
+        self._epoll.unregister(number)
+        self._open.pop(number).close()
+
+    def turn(self, again: bool) -> None:
+        """Take what has come in; call again on each connection whose answer is whole, or hang up on it."""
+        ready = self._epoll.poll(_STALL)
+        if not ready:
+            raise RuntimeError(f"no answer within {_STALL:g} s")
+        for number, _ in ready:
+            connection = self._open[number]
+            data = connection.sock.recv(1 << 18)
+            if not data:
+                raise EOFError("the server ended a connection in the middle of a call")
+            if connection.held:
+                data = connection.held + data
+            end, status, head = answer_end(data)
+            if not end:
+                connection.held = data
+                continue
+            connection.held = b""
+            self.took.append(time.perf_counter_ns() - connection.begun)
+            if status != 200 or self._expected not in data:
+                self.errors += 1
+                self.sample = self.sample or data[:300]
+            if not again:
+                self._drop(number)
+            elif b"connection: close" in head:
+                self._drop(number)
+                self.connect()
+            else:
+                self._fire(connection)
+
+    def finish(self) -> None:
+        """Wait for what is under way, and hang up."""
+        try:
+            while self._open:
+                self.turn(False)
+        finally:
+            for number in list(self._open):
+                self._drop(number)
+            self._epoll.close()
+
+
+def keep_busy(
+    port: int,
+    pid: int,
+    cores: Cores,
+    connections: int,
+    duration: float,
+    template: PostTemplate,
+    expected: bytes,
+    *,
+    warmup: float = 0.5,
+    counting: Callable[[bool], None] = lambda begins: None,
+) -> Figures:
+    """Send one request after the other for `duration` seconds, on all connections at once.
+
+    Args:
+        port: Where the server listens.
+        pid: Its process.
+        cores: Which core is whose.
+        connections: How many.
+        duration: Seconds that are counted.
+        template: The request.
+        expected: What must be in a right answer.
+        warmup: Seconds before.
+        counting: Called when counting begins (True) and when it ends (False).
+
+    Raises:
+        RuntimeError: an answer was wrong, or none came.
+    """
+    load = _Load(port, template, expected)
+    meter = Meter(pid, cores)
+    now = time.perf_counter
+    try:
+        for _ in range(connections):
+            load.connect()
+        begin = now() + warmup
+        while now() < begin:
+            load.turn(True)
+        load.took.clear()
+        counting(True)
+        meter.start()
+        end = now() + duration
+        while now() < end:
+            load.turn(True)
+        figures = meter.figures(load.took, load.errors)
+        counting(False)
+    finally:
+        load.finish()
+    if load.errors:
+        raise RuntimeError(f"{load.errors} answers were wrong: {load.sample.decode(errors='replace')}")
+    return figures

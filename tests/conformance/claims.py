@@ -1,0 +1,40 @@
+"""What this repository claims: the scenarios of the official suite that must pass, by what is tested and revision.
+
+Every scenario that a revision requires is run and counted. One that is not in here may fail; one that is in here fails the
+run. There is no list of expected failures: what is claimed only ever grows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CLAIMS"]
+
+CLAIMS: Final[dict[tuple[str, str], frozenset[str]]] = {
+    ("server", "2026-07-28"): frozenset(
+        {
+            "server-stateless",
+            "tools-list",
+            "tools-call-simple-text",
+            "tools-call-image",
+            "tools-call-audio",
+            "tools-call-embedded-resource",
+            "tools-call-mixed-content",
+            "tools-call-error",
+            "tools-call-with-progress",
+            "server-sse-multiple-streams",
+            "resources-list",
+            "resources-read-text",
+            "resources-read-binary",
+            "resources-templates-read",
+            "sep-2164-resource-not-found",
+            "prompts-list",
+            "prompts-get-simple",
+            "prompts-get-with-args",
+            "prompts-get-embedded-resource",
+            "prompts-get-with-image",
+            "dns-rebinding-protection",
+            "caching",
+        }
+    ),
+}

@@ -1,0 +1,199 @@
+"""The server that the official conformance suite asks about: it has the tools, resources and prompts that it names.
+
+python tests/conformance/everything_server.py --port 8000         port 0 takes a free one
+
+Prints the URL of the endpoint once it listens; SIGINT and SIGTERM end it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import wave
+from collections.abc import Sequence
+
+import trio
+
+from trio_mcp import (
+    Audio,
+    Context,
+    EmbeddedResource,
+    HttpServer,
+    Image,
+    MissingClientCapability,
+    PromptMessage,
+    ResourceContents,
+    Server,
+    Text,
+    ToolError,
+)
+from trio_mcp.serve import run_http
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cfc0000003010100"
+    "c9fe92ef0000000049454e44ae426082"
+)
+
+
+def silence() -> bytes:
+    """A WAV file of ten samples."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 1, 8000, 0, "NONE", ""))
+        sound.writeframes(b"\x80" * 10)
+    return file.getvalue()
+
+
+server = Server(
+    "everything",
+    version="1.0",
+    title="Everything",
+    instructions="Each tool shows one thing; its description says which.",
+)
+
+
+# -- tools
+
+
+@server.tool
+async def test_simple_text() -> str:
+    """Answer with one text."""
+    return "One simple text."
+
+
+@server.tool
+async def test_image_content() -> Image:
+    """Answer with a picture of one pixel."""
+    return Image(PIXEL, "image/png")
+
+
+@server.tool
+async def test_audio_content() -> Audio:
+    """Answer with a moment of silence."""
+    return Audio(silence(), "audio/wav")
+
+
+@server.tool
+async def test_embedded_resource() -> EmbeddedResource:
+    """Answer with a resource that is sent along."""
+    return EmbeddedResource(ResourceContents("Sent along.", "test://embedded-resource", "text/plain"))
+
+
+@server.tool
+async def test_multiple_content_types() -> Sequence[Text | Image | EmbeddedResource]:
+    """Answer with a text, a picture and a resource."""
+    resource = ResourceContents('{"mixed":true}', "test://mixed-content-resource", "application/json")
+    return [Text("Three kinds of content:"), Image(PIXEL, "image/png"), EmbeddedResource(resource)]
+
+
+@server.tool
+async def test_error_handling() -> str:
+    """Fail."""
+    raise ToolError("This tool fails, as it is meant to.")
+
+
+@server.tool
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Report progress three times."""
+    for step in (0, 50, 100):
+        await ctx.report_progress(step, total=100, message=f"{step} of 100")
+        await trio.sleep(0.05)
+    return "Three reports."
+
+
+@server.tool
+async def test_logging_tool(ctx: Context) -> str:
+    """Write a log line of each weight; the client gets those that it asked for."""
+    for level in ("debug", "info", "warning", "error"):
+        await ctx.log(level, f"a line of level {level}", logger="everything")
+    return "Four lines."
+
+
+@server.tool
+async def test_missing_capability(ctx: Context) -> str:
+    """Need sampling; a client that did not declare it is refused."""
+    if "sampling" not in ctx.client_capabilities:
+        raise MissingClientCapability("This tool needs sampling", {"requiredCapabilities": {"sampling": {}}})
+    return "The client can sample."
+
+
+@server.tool
+async def test_streaming_elicitation(ctx: Context) -> str:
+    """Say something on the way to the answer, which needs no question yet."""
+    await ctx.report_progress(1, total=2, message="thinking")
+    return "No question."
+
+
+# -- resources
+
+
+@server.resource("test://static-text", mime_type="text/plain")
+def static_text() -> str:
+    """A text that never changes."""
+    return "A static text."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+def static_binary() -> bytes:
+    """A picture that never changes."""
+    return PIXEL
+
+
+@server.resource("test://template/{id}/data", mime_type="application/json")
+def template(id: str) -> dict[str, str]:
+    """Data of any id."""
+    return {"id": id, "data": f"data of {id}"}
+
+
+# -- prompts
+
+
+@server.prompt
+def test_simple_prompt() -> str:
+    """One text."""
+    return "A simple prompt."
+
+
+@server.prompt
+def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """One text with two arguments in it.
+
+    Args:
+        arg1: The first.
+        arg2: The second.
+    """
+    return f"The first is {arg1!r}, the second {arg2!r}."
+
+
+@server.prompt
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMessage]:
+    """A resource that is sent along, and what to do with it.
+
+    Args:
+        resourceUri: The URI of the resource.
+    """
+    resource = EmbeddedResource(ResourceContents("The text of the resource.", resourceUri, "text/plain"))
+    return [PromptMessage(resource), PromptMessage(Text("Read the resource above."))]
+
+
+@server.prompt
+def test_prompt_with_image() -> list[PromptMessage]:
+    """A picture, and what to do with it."""
+    return [PromptMessage(Image(PIXEL, "image/png")), PromptMessage(Text("Look at the picture above."))]
+
+
+def main() -> int:
+    """Serve until a signal comes."""
+    parser = argparse.ArgumentParser(description="A server for the official conformance suite.")
+    parser.add_argument("--port", type=int, required=True, help="where to listen on 127.0.0.1; 0 takes a free port")
+    port: int = parser.parse_args().port
+
+    def ready(http: HttpServer) -> None:
+        print(http.urls[0], flush=True)
+
+    return run_http(server, f"127.0.0.1:{port}", ready)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

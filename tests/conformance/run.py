@@ -1,0 +1,203 @@
+"""Run the official conformance suite against our server.
+
+    python -m tests.conformance.run server 2026-07-28 [--verbose]
+
+Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a closing
+line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was run.
+
+A scenario passes when at least one of its checks succeeded and none failed or warned; the checks of each message against the
+schema are among them. That is stricter than the suite itself, where a warning does no harm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..interop.packages import Missing, find_node, install_packages
+from .claims import CLAIMS
+
+__all__ = ["Outcome", "Requirements", "main", "outcome_of", "report"]
+
+HERE: Final = Path(__file__).parent
+SUITE: Final = Path("node_modules/@modelcontextprotocol/conformance")
+DEADLINE: Final = 300
+
+# Prints the requirements of a revision as JSON: `node -e READ FILE`. The suite brings the parser.
+READ: Final = """
+const file = process.argv[1];
+const { parse } = require('node:module').createRequire(file)('yaml');
+process.stdout.write(JSON.stringify(parse(require('node:fs').readFileSync(file, 'utf8'))));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What a revision asks for, in the order of the suite.
+
+    Attributes:
+        required: The scenarios that count.
+        others: Those that are run too and do not count.
+    """
+
+    required: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a scenario went.
+
+    Attributes:
+        passed: Whether it passed.
+        succeeded: How many checks succeeded.
+        problems: A line for each check that failed or warned.
+    """
+
+    passed: bool
+    succeeded: int
+    problems: tuple[str, ...]
+
+
+NOT_RUN: Final = Outcome(False, 0, ("the suite has no results of it",))
+
+
+def outcome_of(checks: Sequence[Mapping[str, Any]]) -> Outcome:
+    """Judge a scenario by its checks, as the suite wrote them down."""
+    succeeded = sum(check["status"] == "SUCCESS" for check in checks)
+    problems = tuple(
+        f"{check['status'].lower()} {check['id']}: {check.get('errorMessage') or check.get('description', '')}"
+        for check in checks
+        if check["status"] in ("FAILURE", "WARNING")
+    )
+    return Outcome(succeeded > 0 and not problems, succeeded, problems)
+
+
+def report(
+    title: str,
+    requirements: Requirements,
+    claims: AbstractSet[str],
+    outcomes: Mapping[str, Outcome],
+    *,
+    verbose: bool = False,
+) -> tuple[list[str], bool]:
+    """Put the outcomes into words.
+
+    Args:
+        title: What was tested, for the closing line.
+        requirements: What the revision asks for.
+        claims: What must pass.
+        outcomes: How each scenario went.
+        verbose: Whether to show what is wrong with scenarios that are not claimed.
+
+    Returns:
+        The lines, and whether the run is a success.
+    """
+    lines: list[str] = []
+    broken = sorted(claims - {*requirements.required, *requirements.others})
+    lines += [f"{name}: claimed, but the suite has no such scenario" for name in broken]
+    for group, names in (("required", requirements.required), ("other", requirements.others)):
+        for name in names:
+            outcome = outcomes.get(name, NOT_RUN)
+            verdict = "pass" if outcome.passed else "FAIL" if name in claims else "fail"
+            claimed = ", claimed" if name in claims else ""
+            lines.append(f"{verdict}  {name} ({group}{claimed}): {outcome.succeeded} checks succeeded")
+            if verdict == "FAIL" or (verbose and verdict == "fail") or outcome is NOT_RUN:
+                lines += [f"      {problem}" for problem in outcome.problems]
+            if verdict == "FAIL" or (group == "required" and outcome is NOT_RUN):
+                broken.append(name)
+
+    def passed(names: Sequence[str]) -> int:
+        return sum(outcomes.get(name, NOT_RUN).passed for name in names)
+
+    if broken:
+        lines.append(f"not as claimed: {', '.join(broken)}")
+    required, others = requirements.required, requirements.others
+    lines.append(
+        f"conformance {title}: {passed(required)}/{len(required)} required, {passed(others)}/{len(others)} others"
+    )
+    return lines, not broken
+
+
+def read_requirements(node: Path, suite: Path, role: str, revision: str) -> Requirements:
+    """What the suite says that a revision requires.
+
+    Raises:
+        Missing: it knows no such revision.
+    """
+    file = suite / "requirements" / f"{revision}.yaml"
+    if not file.exists():
+        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml")))
+        raise Missing(f"the suite has no requirements of revision {revision}; it has: {known}")
+    done = subprocess.run([node, "-e", READ, str(file)], capture_output=True, text=True, timeout=60, check=True)
+    found = json.loads(done.stdout)
+    others = [entry["scenario"] for entry in found["not_scored"] if entry["leg"] == role]
+    return Requirements(tuple(found[role]), tuple(others))
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """Our server in a process of its own, on a free port; the value is its URL."""
+    command = [sys.executable, str(HERE / "everything_server.py"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            if not url:
+                raise Missing(f"the server did not start (exit status {process.wait(10)})")
+            yield url
+        finally:
+            process.terminate()
+
+
+def run_suite(
+    node: Path, suite: Path, url: str, revision: str, folder: Path, names: Sequence[str]
+) -> dict[str, Outcome]:
+    """Run everything that a revision requires against a server; the outcome of each scenario that has results."""
+    command = [node, suite / "dist" / "index.js", "server", "--url", url, "--requirements", revision, "-o", folder]
+    # Its exit status is about all scenarios, and what it prints is in the results.
+    with (folder / "output.txt").open("w") as output:
+        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=DEADLINE, check=False)
+    outcomes = {}
+    for name in names:
+        # The folder of a scenario ends in the time of its run.
+        for file in folder.glob(f"server-{name}-????-??-??T*/checks.json"):
+            outcomes[name] = outcome_of(json.loads(file.read_text()))
+    return outcomes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="conformance", description="The official conformance suite against us.")
+    parser.add_argument("role", choices=sorted({role for role, _ in CLAIMS}), help="what is tested")
+    parser.add_argument("revision", choices=sorted({revision for _, revision in CLAIMS}), help="of the protocol")
+    parser.add_argument("--verbose", action="store_true", help="show what is wrong with scenarios that are not claimed")
+    given = parser.parse_args(arguments)
+    try:
+        node = find_node()
+        suite = install_packages(node) / SUITE
+        requirements = read_requirements(node, suite, given.role, given.revision)
+        names = (*requirements.required, *requirements.others)
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server() as url:
+            outcomes = run_suite(node, suite, url, given.revision, Path(folder), names)
+    except Missing as exc:
+        print(f"conformance: {exc}", file=sys.stderr)
+        return 2
+    title = f"{given.role} {given.revision}"
+    claims = CLAIMS[given.role, given.revision]
+    lines, good = report(title, requirements, claims, outcomes, verbose=given.verbose)
+    print("\n".join(lines))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The program with a boiler, as a real process: its state through HTTP, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import ConnectionClosed, open_client
+
+
+@pytest.fixture
+async def program(examples: Path, python: str) -> AsyncIterator[tuple[trio.Process, str]]:
+    command = [python, "-u", str(examples / "embedded.py"), "127.0.0.1:0"]
+    run = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
+    async with trio.open_nursery() as nursery:
+        process: trio.Process = await nursery.start(run)
+        assert process.stdout is not None
+        with trio.fail_after(20):
+            line = b""
+            while not line.endswith(b"\n"):
+                line += await process.stdout.receive_some()
+        yield process, line.decode().strip()
+        nursery.cancel_scope.cancel()
+
+
+async def test_tools_read_and_change_what_the_program_has(program: tuple[trio.Process, str]) -> None:
+    _, url = program
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
+    with trio.fail_after(30):
+        async with open_client(url) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["state", "set_target", "wait_for"]
+            first = (await client.call_tool("state")).data
+            assert first["target"] == 40 and first["heating"] is True
+            assert (await client.call_tool("set_target", {"celsius": 60})).text == "The target is 60 now."
+            heard: list[str | None] = []
+            wanted = first["temperature"] + 3
+            result = await client.call_tool(
+                "wait_for", {"celsius": wanted}, on_progress=lambda _progress, _total, message: heard.append(message)
+            )
+            assert result.data >= wanted
+            assert len(heard) >= 2 and all(re.fullmatch(r"\d+\.\d °C", str(message)) for message in heard)
+            state = (await client.call_tool("state")).data
+            assert state["temperature"] > first["temperature"] and state["target"] == 60
+            refused = await client.call_tool("set_target", {"celsius": 200})
+            assert (refused.is_error, refused.text) == (True, "The target must be from 10 to 90, not 200.")
+
+
+async def test_a_caller_that_leaves_stops_only_its_own_waiting(program: tuple[trio.Process, str]) -> None:
+    _, url = program
+    with trio.fail_after(30):
+        async with open_client(url) as client:
+            with trio.CancelScope() as scope:
+                await client.call_tool("wait_for", {"celsius": 1000}, on_progress=lambda *_: scope.cancel())
+            assert scope.cancelled_caught
+            before = (await client.call_tool("state")).data["temperature"]
+            await client.call_tool("wait_for", {"celsius": before + 1})
+
+
+async def test_two_clients_see_one_boiler(program: tuple[trio.Process, str]) -> None:
+    _, url = program
+    with trio.fail_after(30):
+        async with open_client(url) as one, open_client(url) as other:
+            await one.call_tool("set_target", {"celsius": 55})
+            assert (await other.call_tool("state")).data["target"] == 55
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], number: signal.Signals) -> None:
+    process, url = program
+    with trio.fail_after(30):
+        os.kill(process.pid, number)
+        assert await process.wait() == 0
+        with pytest.raises(ConnectionClosed):
+            async with open_client(url):
+                pass
+
+
+async def test_the_command_lines_of_its_docstring(
+    program: tuple[trio.Process, str], examples: Path, python: str
+) -> None:
+    _, url = program
+    text = (examples / "embedded.py").read_text()
+    commands = [line.split() for line in text.splitlines() if line.startswith("trio-mcp ")]
+    assert [words[3] for words in commands] == ["state", "set_target", "wait_for"]
+    answers = []
+    for words in commands:
+        words = [word.replace("URL", url) for word in words]
+        if words[3] == "wait_for":
+            words[-1] = "celsius=25"
+        done = await trio.run_process(
+            [python, "-m", "trio_mcp", *words[1:]],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), words
+        answers.append(done.stdout.decode())
+    assert '"target"' in answers[0]
+    assert answers[1] == "The target is 60 now.\n"
+    assert float(answers[2]) >= 25

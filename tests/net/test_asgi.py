@@ -1,0 +1,406 @@
+"""`http_app` in a stock Hypercorn on real sockets, beside another application."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import hypercorn.trio
+import pytest
+import trio
+from hypercorn.config import Config
+from hypercorn.middleware.dispatcher import TrioDispatcherMiddleware
+
+from trio_mcp import MCPError, http_app, open_client, open_server
+
+from .servers.http_peers import (
+    H2Peer,
+    Site,
+    call,
+    events_of,
+    holds,
+    post,
+    reset,
+    settled,
+    text_of,
+)
+from .servers.http_tools import Lab
+
+Scope = dict[str, Any]
+
+
+async def other(scope: Scope, receive: Any, send: Any) -> None:
+    """Another application: says hello."""
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    else:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+
+def mounted(app: Any, prefix: str = "/api/v1") -> Any:
+    """Our application below a prefix, and another one beside it."""
+    return TrioDispatcherMiddleware({prefix: app, "/other": other})
+
+
+@asynccontextmanager
+async def hosting(app: Any, **settings: Any) -> AsyncIterator[Site]:
+    """A stock Hypercorn with an application; `serving` of the site is its end."""
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.errorlog = logging.getLogger("host.error")
+    config.graceful_timeout = 0.5
+    for name, value in settings.items():
+        setattr(config, name, value)
+    site = Site("")
+    leave = trio.Event()
+
+    async def serve(*, task_status: trio.TaskStatus[list[str]]) -> None:
+        try:
+            await hypercorn.trio.serve(app, config, shutdown_trigger=leave.wait, task_status=task_status, mode="asgi")
+        finally:
+            site.ended.set()
+
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(serve)
+        site.url = urls[0]
+        try:
+            yield site
+        finally:
+            site.close()
+            leave.set()
+            with trio.move_on_after(5, shield=True):
+                await site.ended.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def get(site: Site, path: str) -> tuple[int, bytes]:
+    """GET a path."""
+    peer = await site.h1()
+    await peer.send(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+    with trio.fail_after(5):
+        status, _, body = await peer.response()
+    await peer.aclose()
+    return status, body
+
+
+async def test_calls_and_event_streams_beside_another_application() -> None:
+    lab = Lab()
+    async with hosting(mounted(http_app(lab.server))) as site:
+        assert await get(site, "/other") == (200, b"hello")
+        url = f"{site.url}/api/v1/mcp"
+        async with open_client(url) as client:
+            assert (await client.call_tool("echo", {"text": "mounted"})).text == "mounted"
+            heard: list[float] = []
+            answer = await client.call_tool(
+                "chatter", {"count": 5, "size": 10}, on_progress=lambda done, total, text: heard.append(done)
+            )
+            assert (answer.text, heard) == ("said all", [1, 2, 3, 4, 5])
+        assert await get(site, "/other") == (200, b"hello")
+    assert [name for name, _ in lab.notes if name in ("entered", "left")] == ["entered", "left"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/api/v1"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_both_spellings_of_the_path_are_answered_directly(prefix: str, path: str) -> None:
+    app = http_app(Lab().server)
+    async with hosting(mounted(app) if prefix else app) as site:
+        for peer in (await site.h1(),):
+            await peer.send(post(call(1, "echo", text="x"), path=prefix + path))
+            status, _, body = await peer.response()
+            assert (status, text_of(json.loads(body))) == (200, "x")
+            await peer.aclose()
+        two = await site.h2()
+        message = call(2, "echo", text="y")
+        stream = await two.request(two.head(message, (prefix + path).encode()))
+        two.h2.send_data(stream, json.dumps(message).encode(), end_stream=True)
+        await two.flush()
+        status, body = await two.response(stream)
+        assert (status, text_of(json.loads(body))) == (200, "y")
+        await two.aclose()
+        assert (await get(site, f"{prefix}/mcpx"))[0] == 404
+        assert (await get(site, f"{prefix}{path}"))[0] == 405
+
+
+async def test_the_root_path_of_the_host() -> None:
+    async with hosting(http_app(Lab().server), root_path="/behind/a/proxy") as site:
+        # Hypercorn leaves the path as it came; proxies that strip the prefix send the short form.
+        for path in ("/behind/a/proxy/mcp", "/mcp"):
+            async with open_client(f"{site.url}{path}") as client:
+                assert (await client.call_tool("echo", {"text": path})).text == path
+
+
+async def test_the_host_guard_is_on_for_loopback() -> None:
+    async with hosting(http_app(Lab().server)) as site:
+        peer = await site.h1()
+        await peer.send(post(call(1, "echo", text="x")).replace(b"host: 127.0.0.1", b"host: evil.example"))
+        status, _, body = await peer.response()
+        assert status == 403
+        assert "allowed_hosts" in json.loads(body)["error"]["message"]
+        await peer.aclose()
+
+
+# -- the lifespan
+
+
+async def test_the_lifespan_is_entered_once_before_the_first_request_and_left_at_the_end() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site:
+        assert [name for name, _ in lab.notes] == ["entered"]
+        for number in range(10):
+            peer = await site.h1()
+            assert await peer.echo(f"{number}") == f"{number}"
+            await peer.aclose()
+        two = await site.h2()
+        assert await two.echo("h2") == "h2"
+        await two.aclose()
+        assert [name for name, _ in lab.notes] == ["entered"]
+    assert [name for name, _ in lab.notes] == ["entered", "left"]
+
+
+async def test_the_same_server_can_be_hosted_again() -> None:
+    lab = Lab()
+    for _ in range(2):
+        async with hosting(http_app(lab.server)) as site:
+            peer = await site.h1()
+            assert await peer.echo("again") == "again"
+            await peer.aclose()
+    assert [name for name, _ in lab.notes] == ["entered", "left"] * 2
+
+
+async def test_mounted_without_a_lifespan_is_a_clear_error(caplog: pytest.LogCaptureFixture) -> None:
+    app = http_app(Lab().server)
+
+    async def forgetful(scope: Scope, receive: Any, send: Any) -> None:
+        await (other if scope["type"] == "lifespan" else app)(scope, receive, send)
+
+    async with hosting(forgetful) as site:
+        with caplog.at_level(logging.ERROR):
+            peer = await site.h1()
+            await peer.send(post(call(1, "echo", text="x")))
+            with trio.fail_after(2):
+                assert (await peer.head())[0] == 500
+            await peer.aclose()
+    text = " ".join(
+        record.getMessage() + str(record.exc_info[1] if record.exc_info else "") for record in caplog.records
+    )
+    assert "forward the ASGI lifespan" in text
+    assert "open_server" in text
+
+
+async def test_a_server_that_is_open_needs_no_lifespan() -> None:
+    lab = Lab()
+    async with open_server(lab.server) as running:
+        app = http_app(running)
+
+        async def forgetful(scope: Scope, receive: Any, send: Any) -> None:
+            await (other if scope["type"] == "lifespan" else app)(scope, receive, send)
+
+        async with hosting(forgetful) as site:
+            peer = await site.h1()
+            assert await peer.echo("open") == "open"
+            await peer.aclose()
+        assert [name for name, _ in lab.notes] == ["entered"]
+    assert [name for name, _ in lab.notes] == ["entered", "left"]
+
+
+async def test_a_lifespan_that_fails_stops_the_host() -> None:
+    lab = Lab()
+    async with open_server(lab.server):
+        # The server is open already, so it cannot be opened again.
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with hosting(http_app(lab.server)):
+                pass
+    assert "is open already" in repr(caught.value) or caught.value.subgroup(lambda exc: "open already" in str(exc))
+
+
+# -- clients that go
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("how", ["close", "TCP reset", "half-close", "h2 close", "h2 RST_STREAM"])
+async def test_a_client_that_goes_reaches_the_finally(how: str, progress: bool) -> None:
+    lab = Lab()
+    async with open_server(lab.server) as engine, hosting(http_app(engine), keep_alive_timeout=0.2) as site:
+        before = await settled()
+        message = call(1, "slow", progress=progress, seconds=30)
+        if how.startswith("h2"):
+            two = await site.h2()
+            stream = await two.post(message)
+            peer = None
+        else:
+            peer = await site.h1()
+            await peer.send(post(message))
+        await lab.wait("start")
+        begin = time.monotonic()
+        if peer is None and how == "h2 close":
+            await two.aclose()
+        elif peer is None:
+            two.h2.reset_stream(stream, 8)
+            await two.flush()
+        elif how == "close":
+            await peer.aclose()
+        elif how == "half-close":
+            await peer.stream.send_eof()
+        else:
+            await reset(peer.stream)
+        await lab.wait("finally", timeout=2)
+        assert time.monotonic() - begin < 0.5
+        assert lab.count("slept") == 0
+        await (two if peer is None else peer).aclose()
+        assert await holds(before) == before
+        assert engine.executor.statistics().running == 0
+
+
+async def test_our_client_that_leaves_the_scope_stops_the_tool() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site, open_client(f"{site.url}/mcp") as client:
+        for number, progress in ((1, None), (2, lambda done, total, text: None)):
+            with trio.move_on_after(0.1):
+                await client.call_tool("slow", {"seconds": 30}, on_progress=progress)
+            await lab.wait("finally", number, timeout=2)
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+
+
+async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site:
+        peer = H2Peer(await site.connect(), window=False, initial=0)
+        await peer.begin()
+        await peer.post(call(1, "chatter", progress=True, count=500, size=10_000))
+        await lab.wait("said", 50)
+        await peer.pump_for(0.3)
+        assert lab.count("said") * 10_000 < 2_000_000
+        await peer.aclose()
+        await lab.wait("finally", timeout=2)
+
+
+async def test_the_shutdown_of_the_host_cancels_what_still_runs() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site:
+        peer = await site.h1()
+        await peer.send(post(call(1, "slow", progress=True, seconds=30)))
+        await lab.wait("start")
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 3
+    assert [name for name, _ in lab.notes] == ["entered", "start", "finally", "left"]
+
+
+# -- bodies
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_too_large_is_413(declared: bool) -> None:
+    async with hosting(http_app(Lab(message_bytes=100_000).server)) as site:
+        peer = await site.h1()
+        whole = post(call(1, "echo", text="x" * 300_000))
+        if not declared:
+            head, body = whole.split(b"\r\n\r\n", 1)
+            lines = [line for line in head.split(b"\r\n") if not line.startswith(b"content-length")]
+            chunks = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
+            framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+            whole = b"\r\n".join([*lines, b"transfer-encoding: chunked"]) + b"\r\n\r\n" + framed + b"0\r\n\r\n"
+        with trio.fail_after(5):
+            await peer.send(whole)
+            status, _, body = await peer.response()
+        assert (status, json.loads(body)["error"]["code"]) == (413, -32600)
+        await peer.aclose()
+        new = await site.h1()
+        assert await new.echo("on") == "on"
+        await new.aclose()
+
+
+async def test_a_slow_body_is_408() -> None:
+    lab = Lab(body_timeout=0.3)
+    async with hosting(http_app(lab.server)) as site:
+        peer = await site.h1()
+        whole = post(call(1, "echo", text="x"))
+        await peer.send(whole[:-5])
+        begin = time.monotonic()
+        with trio.fail_after(2):
+            assert (await peer.head())[0] == 408
+        assert 0.25 < time.monotonic() - begin < 1
+        await peer.aclose()
+
+
+async def test_a_body_that_breaks_off_leaves_nothing() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site:
+        before = await settled()
+        for _ in range(20):
+            peer = await site.h1()
+            await peer.send(post(call(1, "slow", seconds=30))[:-5])
+            await peer.aclose()
+        assert await holds(before) == before
+        assert lab.count("start") == 0
+
+
+# -- other scopes
+
+
+async def test_a_websocket_is_closed_at_once() -> None:
+    async with hosting(http_app(Lab().server)) as site:
+        peer = await site.h1()
+        await peer.send(
+            b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+            b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        with trio.fail_after(2):
+            assert (await peer.head())[0] == 403
+        await peer.aclose()
+        new = await site.h1()
+        assert await new.echo("on") == "on"
+        await new.aclose()
+
+
+async def test_events_arrive_while_the_tool_runs() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)) as site:
+        peer = await site.h1()
+        await peer.send(post(call(1, "slow", progress=True, seconds=0.3)))
+        status, headers = await peer.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+        assert headers["x-accel-buffering"] == "no"
+        await peer.until(b"notifications/progress")
+        assert lab.count("finally") == 0
+        peer.data = b"0\r\n\r\n" if peer.data.endswith(b"0\r\n\r\n") else peer.data
+        await peer.until(b'"slept"')
+        await peer.aclose()
+
+
+async def test_a_crash_of_a_tool_is_an_answer() -> None:
+    async with hosting(http_app(Lab().server)) as site, open_client(f"{site.url}/mcp") as client:
+        answer = await client.call_tool("crash")
+        assert answer.is_error
+        assert "error id" in answer.text
+
+
+@pytest.mark.parametrize("path", ["", "mcp", "/mcp?x"])
+def test_a_path_that_is_none_is_a_value_error(path: str) -> None:
+    with pytest.raises(ValueError, match="path must start with a slash"):
+        http_app(Lab().server, path=path)
+
+
+async def test_a_server_is_not_opened_twice() -> None:
+    lab = Lab()
+    async with hosting(http_app(lab.server)):
+        with pytest.raises(MCPError, match="is open already"):
+            async with open_server(lab.server):
+                pass
+
+
+async def test_an_event_stream_in_a_dispatcher_ends_well() -> None:
+    async with hosting(mounted(http_app(Lab().server))) as site:
+        peer = await site.h1()
+        await peer.send(post(call(1, "chatter", progress=True, count=100, size=5_000), path="/api/v1/mcp"))
+        status, _, body = await peer.response()
+        assert (status, len(events_of(body)), text_of(events_of(body)[-1])) == (200, 101, "said all")
+        assert await get(site, "/other/") == (200, b"hello")
+        await peer.aclose()

@@ -1,0 +1,655 @@
+"""HTTP/2 over real sockets: calls, cancellation, and what one client may not do to the others."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import re
+import ssl
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import hypercorn.protocol.h2 as hypercorn_h2
+import hyperframe.frame
+import pytest
+import trio
+import trio.testing
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import EventWrapper, WorkerContext
+
+from trio_mcp import open_server
+from trio_mcp.transports.http import h2 as ours
+
+from .servers.http_peers import (
+    H1Peer,
+    H2Peer,
+    Headers,
+    Site,
+    call,
+    events_of,
+    holds,
+    make_certificate,
+    post,
+    reset,
+    serving,
+    settled,
+    text_of,
+)
+from .servers.http_tools import Lab
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The paths of a certificate and its key."""
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+async def secure(site: Site, cafile: str, *protocols: str) -> trio.SSLStream[trio.SocketStream]:
+    """A TLS connection that offers these protocols."""
+    context = ssl.create_default_context(cafile=cafile)
+    context.set_alpn_protocols(protocols)
+    stream = trio.SSLStream(await site.connect(), context, server_hostname="127.0.0.1", https_compatible=True)
+    await stream.do_handshake()
+    return stream
+
+
+# -- calls
+
+
+async def test_calls_by_prior_knowledge() -> None:
+    async with serving(Lab().server) as site:
+        peer = await site.h2()
+        for number in range(50):
+            assert await peer.echo(f"{number}") == f"{number}"
+        status, body = await peer.response(await peer.post(call("x", "crash")))
+        assert (status, json.loads(body)["id"], json.loads(body)["result"]["isError"]) == (200, "x", True)
+        assert (await peer.response(await peer.request(peer.head(call(1, "echo"), b"/other"), end=True)))[0] == 404
+        get = [(b":method", b"GET"), *peer.head(call(1, "echo"))[1:]]
+        assert (await peer.response(await peer.request(get, end=True)))[0] == 405
+        evil = [(b":authority", b"evil.example") if name == b":authority" else (name, value) for name, value in get]
+        assert (await peer.response(await peer.request(evil, end=True)))[0] == 403
+        assert await peer.echo("on") == "on"
+        await peer.aclose()
+
+
+async def test_calls_over_tls_by_alpn(certificate: tuple[str, str]) -> None:
+    async with serving(Lab().server, certfile=certificate[0], keyfile=certificate[1]) as site:
+        stream = await secure(site, certificate[0], "h2", "http/1.1")
+        assert stream.selected_alpn_protocol() == "h2"
+        peer = H2Peer(stream)
+        await peer.begin()
+        assert await peer.echo("secure") == "secure"
+        status, body = await peer.response(await peer.post(call(2, "chatter", progress=True, count=3, size=10)))
+        assert (status, len(events_of(body))) == (200, 4)
+        await peer.aclose()
+        for protocols in (["http/1.1"], []):
+            stream = await secure(site, certificate[0], *protocols)
+            one = H1Peer(stream)
+            assert await one.echo("old") == "old"
+            await one.aclose()
+
+
+async def test_http_1_where_http_2_was_agreed_closes_the_connection(certificate: tuple[str, str]) -> None:
+    # RFC 9113, section 3.4: an invalid preface is a connection error. Nothing else may answer there.
+    async with serving(Lab().server, certfile=certificate[0], keyfile=certificate[1]) as site:
+        peer = H1Peer(await secure(site, certificate[0], "h2"))
+        await peer.send(post(call(1, "echo", text="x")))
+        assert b"HTTP/1.1" not in await peer.ended()
+        await peer.aclose()
+
+
+@pytest.mark.parametrize("line", ["PRI /mcp HTTP/1.1", "PRI * HTTP/1.1", "PRI * HTTP/2.0"])
+async def test_nearly_a_preface_is_refused_and_closed(line: str) -> None:
+    async with serving(Lab().server) as site:
+        peer = await site.h1()
+        await peer.send(line.encode() + b"\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+        data = await peer.ended()
+        assert data == b"" or re.match(rb"HTTP/1\.1 [45]\d\d ", data), data
+        await peer.aclose()
+
+
+async def test_a_preface_in_pieces() -> None:
+    async with serving(Lab().server) as site:
+        peer = H2Peer(await site.connect())
+        peer.h2.initiate_connection()
+        for byte in peer.h2.data_to_send():
+            await peer.stream.send_all(bytes([byte]))
+            await trio.sleep(0.0005)
+        assert await peer.echo("slowly") == "slowly"
+        await peer.aclose()
+
+
+async def test_many_streams_at_once_are_answered_each_with_its_own() -> None:
+    lab = Lab()
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        slow = await peer.post(call("slow", "slow", seconds=0.3))
+        echoes = {await peer.post(call(number, "echo", text=f"{number}")): number for number in range(60)}
+        chatter = await peer.post(call("chatter", "chatter", progress=True, count=50, size=1_000))
+        for stream, number in echoes.items():
+            status, body = await peer.response(stream)
+            answer = json.loads(body)
+            assert (status, answer["id"], text_of(answer)) == (200, number, f"{number}")
+        assert slow not in peer.ended
+        *progress, last = events_of((await peer.response(chatter))[1])
+        assert [event["params"]["progress"] for event in progress] == list(range(1, 51))
+        assert (last["id"], text_of(last)) == ("chatter", "said all")
+        assert text_of(json.loads((await peer.response(slow))[1])) == "slept"
+        await peer.aclose()
+
+
+async def test_events_arrive_while_the_tool_runs() -> None:
+    lab = Lab()
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        stream = await peer.post(call(1, "slow", progress=True, seconds=30))
+        with trio.fail_after(2):
+            while not peer.bodies.get(stream):
+                await peer.pump()
+        assert events_of(peer.bodies[stream])[0]["params"]["progress"] == 0
+        assert lab.count("finally") == 0
+        await peer.aclose()
+
+
+async def test_a_large_answer_and_a_large_request() -> None:
+    async with serving(Lab().server) as site:
+        peer = await site.h2()
+        status, body = await peer.response(await peer.post(call(1, "big", size=3_000_000)), 20)
+        assert (status, len(text_of(json.loads(body)))) == (200, 3_000_000)
+        assert await long_post(peer, call(2, "echo", text="y" * 500_000)) == (200, "y" * 500_000)
+        await peer.aclose()
+
+
+async def long_post(peer: H2Peer, message: dict[str, Any]) -> tuple[int | None, str]:
+    """Send a body in as many frames as it takes; the status, and the text of the answer."""
+    stream = await peer.request(peer.head(message))
+    await send_body(peer, stream, json.dumps(message).encode())
+    status, body = await peer.response(stream, 20)
+    return status, text_of(json.loads(body))
+
+
+async def send_body(peer: H2Peer, stream: int, data: bytes) -> None:
+    """Send what the windows let through, until the server has answered or has it all."""
+    with trio.fail_after(10):
+        while data and stream not in peer.ended:
+            room = min(peer.h2.local_flow_control_window(stream), peer.h2.max_outbound_frame_size, len(data))
+            if room:
+                peer.h2.send_data(stream, data[:room], end_stream=room == len(data))
+                data = data[room:]
+                await peer.flush()
+            elif not await peer.pump():
+                return
+
+
+# -- cancellation
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("how", ["RST_STREAM", "close", "TCP reset"])
+async def test_a_client_that_goes_reaches_the_finally_within_milliseconds(how: str, progress: bool) -> None:
+    lab = Lab()
+    async with open_server(lab.server) as engine, serving(engine) as site:
+        healthy = await site.h2()
+        await healthy.echo("x")
+        before = await settled()
+        medians: list[float] = []
+        for _ in range(3):
+            latencies: list[float] = []
+            for _ in range(11):
+                number = lab.count("start") + 1
+                peer = await site.h2()
+                stream = await peer.post(call(1, "slow", progress=progress, seconds=30))
+                await lab.wait("start", number)
+                begin = time.monotonic_ns()
+                if how == "RST_STREAM":
+                    peer.h2.reset_stream(stream, 8)
+                    await peer.flush()
+                elif how == "close":
+                    await peer.aclose()
+                else:
+                    await reset(peer.stream)
+                latencies.append((await lab.wait("finally", number, timeout=2) - begin) / 1e6)
+                if how == "RST_STREAM":
+                    # The connection goes on.
+                    assert await peer.echo("next") == "next"
+                await peer.aclose()
+            medians.append(statistics.median(latencies))
+            if medians[-1] < 5:
+                break
+        assert min(medians) < 5, medians
+        assert lab.count("slept") == 0
+        assert engine.executor.statistics().running == 0
+        assert await healthy.echo("y") == "y"
+        assert await holds(before) == before
+        await healthy.aclose()
+
+
+async def test_streams_beside_a_reset_one_go_on() -> None:
+    lab = Lab()
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        doomed = [await peer.post(call(number, "slow", progress=True, seconds=30)) for number in range(10)]
+        kept = await peer.post(call("kept", "slow", progress=True, seconds=0.3))
+        await lab.wait("start", 11)
+        for stream in doomed:
+            peer.h2.reset_stream(stream, 8)
+        await peer.flush()
+        await lab.wait("finally", 10, timeout=2)
+        assert text_of(events_of((await peer.response(kept))[1])[-1]) == "slept"
+        assert lab.count("slept") == 1
+        await peer.aclose()
+
+
+# -- bodies
+
+
+async def test_a_body_too_large_is_413_and_the_connection_goes_on() -> None:
+    async with serving(Lab(message_bytes=100_000).server) as site:
+        peer = await site.h2()
+        beside = await peer.post(call("beside", "slow", seconds=0.3))
+        stream = await peer.request(peer.head(call(1, "echo")))
+        await send_body(peer, stream, b"x" * 300_000)
+        status, body = await peer.response(stream)
+        assert (status, json.loads(body)["error"]["code"]) == (413, -32600)
+        assert text_of(json.loads((await peer.response(beside))[1])) == "slept"
+        assert await peer.echo("on") == "on"
+        await peer.aclose()
+
+
+async def test_a_refused_head_whose_body_still_comes_does_not_hurt_the_streams_beside_it() -> None:
+    # RFC 9113, section 5.1: an endpoint that has closed a stream must bear frames that were on their way.
+    lab = Lab()
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        beside = await peer.post(call("beside", "slow", seconds=0.3))
+        await lab.wait("start")
+        stream = await peer.request(peer.head(call(1, "echo"), b"/other"))
+        assert (await peer.response(stream))[0] == 404
+        for _ in range(3):
+            await peer.stream.send_all(hyperframe.frame.DataFrame(stream, b"late").serialize())
+        assert text_of(json.loads((await peer.response(beside))[1])) == "slept"
+        assert await peer.echo("on") == "on"
+        await peer.aclose()
+
+
+async def test_a_slow_body_is_408_and_the_streams_beside_it_go_on() -> None:
+    async with serving(Lab(body_timeout=0.3).server) as site:
+        peer = await site.h2()
+        stream = await peer.request(peer.head(call(1, "echo")))
+        for _ in range(14):
+            # One byte a frame, which is what fills a queue of events.
+            peer.h2.send_data(stream, b"{")
+            await peer.flush()
+        assert await peer.echo("beside") == "beside"
+        begin = time.monotonic()
+        assert (await peer.response(stream))[0] == 408
+        assert time.monotonic() - begin < 1
+        assert await peer.echo("after") == "after"
+        await peer.aclose()
+
+
+async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
+    lab = Lab()
+    async with open_server(lab.server) as engine, serving(engine) as site:
+        healthy = await site.h2()
+        peer = H2Peer(await site.connect(), window=False, initial=0)
+        await peer.begin()
+        await peer.post(call(1, "chatter", progress=True, count=500, size=10_000))
+        await lab.wait("said", 50)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            await peer.pump_for(0.05)
+            assert await healthy.echo("beside") == "beside"
+        # 5 MB were to be said; what is held is one buffer of ours and the bit of Hypercorn's.
+        assert lab.count("said") * 10_000 < 2_000_000
+        assert lab.count("finally") == 0
+        await peer.aclose()
+        await lab.wait("finally", timeout=2)
+        assert engine.executor.statistics().running == 0
+        await healthy.aclose()
+
+
+async def test_a_client_that_does_not_read_its_socket_counts_as_gone() -> None:
+    lab = Lab(write_stall=0.4, idle_timeout=1)
+    async with serving(lab.server) as site:
+        healthy = await site.h1()
+        peer = await flood(site)
+        begin = time.monotonic()
+        await lab.wait("finally", timeout=4)
+        assert time.monotonic() - begin < 3
+        assert lab.count("said") < 1_500
+        assert await healthy.echo("after") == "after"
+        await peer.aclose()
+        await healthy.aclose()
+
+
+async def flood(site: Site) -> H2Peer:
+    """A client with wide windows that has asked for much and does not read."""
+    peer = H2Peer(await site.connect(), window=False, initial=2**30)
+    await peer.begin()
+    peer.h2.increment_flow_control_window(2**30)
+    await peer.post(call(1, "chatter", progress=True, count=5_000, size=10_000))
+    return peer
+
+
+# -- the drain
+
+
+async def test_the_drain_ends_with_goaway_after_the_last_answer() -> None:
+    lab = Lab(drain_timeout=3)
+    async with serving(lab.server) as site:
+        peer, idle = await site.h2(), await site.h2()
+        await idle.echo("x")
+        json_stream = await peer.post(call(1, "slow", seconds=0.3))
+        sse_stream = await peer.post(call(2, "slow", progress=True, seconds=0.3))
+        await lab.wait("start", 2)
+        begin = time.monotonic()
+        site.serving.cancel()
+        await idle.closed()
+        assert time.monotonic() - begin < 0.25
+        assert text_of(json.loads((await peer.response(json_stream))[1])) == "slept"
+        assert text_of(events_of((await peer.response(sse_stream))[1])[-1]) == "slept"
+        await peer.closed()
+        assert peer.goaway == 0
+        await site.ended.wait()
+        assert time.monotonic() - begin < 1
+        await peer.aclose()
+
+
+async def test_a_new_stream_while_draining_is_refused_and_the_old_one_finishes() -> None:
+    lab = Lab(drain_timeout=3)
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        old = await peer.post(call(1, "slow", seconds=0.3))
+        await lab.wait("start")
+        site.serving.cancel()
+        await trio.sleep(0.05)
+        new = await peer.post(call(2, "echo", text="late"))
+        assert text_of(json.loads((await peer.response(old))[1])) == "slept"
+        assert new not in peer.statuses
+        await site.ended.wait()
+        await peer.aclose()
+
+
+async def test_a_call_that_does_not_finish_in_the_drain_is_cancelled() -> None:
+    lab = Lab(drain_timeout=0.3)
+    async with serving(lab.server) as site:
+        peer = await site.h2()
+        await peer.post(call(1, "slow", progress=True, seconds=30))
+        await lab.wait("start")
+        begin = time.monotonic()
+        site.serving.cancel()
+        await site.ended.wait()
+        assert 0.25 < time.monotonic() - begin < 1
+        assert lab.count("finally") == 1
+        await peer.aclose()
+
+
+async def test_a_client_that_does_not_read_cannot_hold_the_drain() -> None:
+    lab = Lab(drain_timeout=0.3, write_stall=5)
+    async with serving(lab.server) as site:
+        await flood(site)
+        await lab.wait("said", 80)
+        await trio.sleep(0.1)
+        begin = time.monotonic()
+        site.serving.cancel()
+        await site.ended.wait()
+        assert time.monotonic() - begin < 1.5
+        assert lab.count("finally") == 1
+
+
+# -- what stops a stock server (Hypercorn 0.18)
+
+
+def changed(peer: H2Peer, **values: bytes | None) -> Headers:
+    """The head of a call with some pseudo fields changed or left out."""
+    out = []
+    for name, value in peer.head(call(1, "echo", text="x")):
+        key = name[1:].decode() if name.startswith(b":") else ""
+        new = values.get(key, value) if key else value
+        if new is not None:
+            out.append((name, new))
+    return out
+
+
+async def bad_path(peer: H2Peer) -> None:
+    await peer.request(changed(peer, path=b"/mcp\xff\xc3"), end=True)
+
+
+async def bad_method(peer: H2Peer) -> None:
+    await peer.request(changed(peer, method=b"POST\xe9"), end=True)
+
+
+async def bad_host(peer: H2Peer) -> None:
+    await peer.request(changed(peer, authority=b"\xff\xfe:80"), end=True)
+
+
+async def bad_host_field(peer: H2Peer) -> None:
+    await peer.request([*changed(peer, authority=None), (b"host", b"\xff\xfe")], end=True)
+
+
+async def connect_without_path(peer: H2Peer) -> None:
+    await peer.request([(b":method", b"CONNECT"), (b":authority", b"127.0.0.1:80")])
+
+
+async def connect_with_protocol(peer: H2Peer) -> None:
+    await peer.request([*changed(peer, method=b"CONNECT"), (b":protocol", b"websocket")])
+    await peer.pump_for(0.1)
+
+
+async def data_after_the_answer(peer: H2Peer) -> None:
+    stream = await peer.request(changed(peer, path=b"/other"))
+    await peer.response(stream)
+    for _ in range(5):
+        await peer.stream.send_all(hyperframe.frame.DataFrame(stream, b"x" * 1_000).serialize())
+
+
+async def priorities(peer: H2Peer) -> None:
+    frames = [
+        hyperframe.frame.PriorityFrame(2 * number + 1_001, stream_weight=1).serialize() for number in range(1_100)
+    ]
+    await peer.stream.send_all(b"".join(frames))
+
+
+async def priority_ring(peer: H2Peer) -> None:
+    frames = [(101, 103), (103, 105), (105, 101), (107, 107), (109, 0), (1, 3), (3, 1)]
+    await peer.stream.send_all(
+        b"".join(hyperframe.frame.PriorityFrame(one, depends_on=on).serialize() for one, on in frames)
+    )
+
+
+async def rapid_reset(peer: H2Peer) -> None:
+    for _ in range(400):
+        stream = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(stream, changed(peer), end_stream=True)
+        peer.h2.reset_stream(stream, 8)
+    await peer.flush()
+
+
+async def too_many_streams(peer: H2Peer) -> None:
+    for _ in range(150):
+        peer.h2.send_headers(peer.h2.get_next_available_stream_id(), changed(peer))
+    await peer.flush()
+
+
+async def small_frames(peer: H2Peer) -> None:
+    stream = await peer.request(changed(peer))
+    for _ in range(14):
+        await peer.stream.send_all(hyperframe.frame.DataFrame(stream, b"{").serialize())
+
+
+async def large_head(peer: H2Peer) -> None:
+    await peer.request([*changed(peer), *[(b"x-%d" % number, b"y" * 8_000) for number in range(20)]], end=True)
+
+
+async def settings_flood(peer: H2Peer) -> None:
+    await peer.stream.send_all(hyperframe.frame.SettingsFrame(0, settings={3: 1}).serialize() * 1_000)
+
+
+async def ping_flood(peer: H2Peer) -> None:
+    await peer.stream.send_all(hyperframe.frame.PingFrame(0, b"12345678").serialize() * 1_000)
+
+
+async def broken_frames(peer: H2Peer) -> None:
+    await peer.stream.send_all(b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00" + b"\xff" * 100)
+
+
+async def goaway(peer: H2Peer) -> None:
+    await peer.post(call(1, "slow", seconds=30))
+    await peer.stream.send_all(hyperframe.frame.GoAwayFrame(0, last_stream_id=0, error_code=2).serialize())
+
+
+async def no_headers(peer: H2Peer) -> None:
+    await peer.stream.send_all(hyperframe.frame.HeadersFrame(1, flags=["END_STREAM", "END_HEADERS"]).serialize())
+
+
+ATTACKS: list[Callable[[H2Peer], Awaitable[None]]] = [
+    *[bad_path, bad_method, bad_host, bad_host_field, connect_without_path, connect_with_protocol],
+    *[data_after_the_answer, priorities, priority_ring, rapid_reset, too_many_streams, small_frames, large_head],
+    *[settings_flood, ping_flood, broken_frames, goaway, no_headers],
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("tls", [False, True])
+async def test_one_client_cannot_stop_the_server(
+    attack: Callable[[H2Peer], Awaitable[None]], tls: bool, certificate: tuple[str, str]
+) -> None:
+    lab = Lab()
+    options = {"certfile": certificate[0], "keyfile": certificate[1]} if tls else {}
+    async with open_server(lab.server) as engine, serving(engine, **options) as site:
+
+        async def connect() -> H2Peer:
+            peer = H2Peer(await secure(site, certificate[0], "h2") if tls else await site.connect())
+            await peer.begin()
+            return peer
+
+        healthy = await connect()
+        assert await healthy.echo("before") == "before"
+        before = await settled()
+        under_way = await healthy.post(call("during", "slow", progress=True, seconds=0.3))
+        await lab.wait("start")
+        peer = await connect()
+        try:
+            await attack(peer)
+            await peer.pump_for(0.05)
+        except (EOFError, trio.BrokenResourceError):
+            pass
+        assert await healthy.echo("during") == "during"
+        assert text_of(events_of((await healthy.response(under_way))[1])[-1]) == "slept"
+        await peer.aclose()
+        assert await healthy.echo("after") == "after"
+        new = await connect()
+        assert await new.echo("new") == "new"
+        await new.aclose()
+        # Nothing of the attacker is left.
+        assert await holds(before, 2) == before
+        assert engine.executor.statistics().running == 0
+        await healthy.aclose()
+
+
+async def test_an_attack_is_not_a_traceback_a_time_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    # What a client sends is no error of the server's; whoever can send it could fill the disk with it.
+    async with serving(Lab().server) as site:
+        with caplog.at_level(logging.WARNING):
+            for attack in (bad_path, bad_method, connect_without_path, priorities):
+                peer = await site.h2()
+                await attack(peer)
+                await peer.pump_for(0.05)
+                await peer.aclose()
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+# -- Hypercorn's private names
+
+
+def test_hypercorn_is_what_we_know() -> None:
+    def signature(item: Any) -> str:
+        return re.sub(r"'|\[[^]]*\]| -> .*", "", str(inspect.signature(item)))
+
+    assert signature(TCPServer.__init__) == (
+        "(self, app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: trio.SSLStream)"
+    )
+    assert signature(WorkerContext.__init__) == "(self, max_requests: int | None)"
+    assert signature(ASGIWrapper.__init__) == "(self, app: ASGIFramework)"
+    assert inspect.iscoroutinefunction(TCPServer.run)
+    assert WorkerContext.event_class is EventWrapper
+    context = WorkerContext(None)
+    assert type(context.terminated) is EventWrapper
+    assert isinstance(context.terminated._event, trio.Event)
+    for name in ("errorlog", "accesslog", "include_server_header", "keep_alive_timeout", "keep_alive_max_requests"):
+        assert hasattr(Config(), name)
+    for name in ("h2_max_header_list_size", "max_app_queue_size"):
+        assert hasattr(Config(), name)
+
+
+def test_the_buffer_of_hypercorn_is_replaced_by_ours() -> None:
+    stock = ours._Buffer.__mro__[1]
+    assert hypercorn_h2.StreamBuffer is ours._Buffer
+    assert (stock.__module__, stock.__name__) == ("hypercorn.protocol.h2", "StreamBuffer")
+    assert list(inspect.signature(stock.pop).parameters) == ["self", "max_length"]
+    buffer = stock(EventWrapper)
+    assert type(buffer.buffer) is bytearray
+    assert (type(buffer._paused), type(buffer._is_empty)) == (EventWrapper, EventWrapper)
+
+
+async def accepted(buffer: Any) -> int:
+    """How many bytes of a megabyte a buffer takes, while the window is shut."""
+    taken = 0
+
+    async def write() -> None:
+        nonlocal taken
+        for _ in range(64):
+            await buffer.push(b"x" * 16_384)
+            taken += 16_384
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        for _ in range(200):
+            await trio.testing.wait_all_tasks_blocked()
+            assert await buffer.pop(0) == b""
+        nursery.cancel_scope.cancel()
+    return taken
+
+
+async def test_the_buffer_of_hypercorn_still_does_not_hold_back_and_ours_does() -> None:
+    stock = ours._Buffer.__mro__[1]
+    # When this fails, Hypercorn has repaired it and `_Buffer` can go.
+    assert await accepted(stock(EventWrapper)) == 64 * 16_384
+    assert await accepted(ours._Buffer(EventWrapper)) == 16_384
+
+
+async def test_our_buffer_lets_a_writer_go_on_when_the_window_opens() -> None:
+    buffer = ours._Buffer(EventWrapper)
+    async with trio.open_nursery() as nursery:
+
+        async def write() -> None:
+            for _ in range(20):
+                await buffer.push(b"x" * 16_384)
+            buffer.set_complete()
+            await buffer.drain()
+
+        nursery.start_soon(write)
+        read = 0
+        with trio.fail_after(2):
+            while not buffer.complete:
+                read += len(await buffer.pop(10_000))
+                await trio.testing.wait_all_tasks_blocked()
+        assert read == 20 * 16_384
+
+
+def test_only_one_module_knows_hypercorn() -> None:
+    root = Path(ours.__file__).parents[2]
+    found = [
+        os.fspath(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"^\s*(import|from) hypercorn", path.read_text(), re.MULTILINE)
+    ]
+    assert found == ["transports/http/h2.py"]
