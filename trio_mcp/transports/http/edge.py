@@ -233,7 +233,9 @@ class _Edge:
             if first.startswith(_PREFACE):
                 await self._http2(socket_stream, first)
             elif first:
-                await self._run(H1Connection(socket_stream, self._endpoint, fd=socket_stream.socket.fileno()), first)
+                connection = H1Connection(socket_stream, self._endpoint, first, fd=socket_stream.socket.fileno())
+                first = b""
+                await self._run(connection)
             return
         stream = trio.SSLStream(socket_stream, self._tls, server_side=True, https_compatible=True)
         if not await self._opening(self._handshake, stream):
@@ -244,7 +246,7 @@ class _Edge:
             if first.startswith(_PREFACE):
                 await self._http2(stream, first)
         else:
-            await self._run(H1Connection(stream, self._endpoint), b"")
+            await self._run(H1Connection(stream, self._endpoint))
 
     async def _opening(self, step: Callable[[Any], Awaitable[Any]], stream: Any) -> Any:
         """A step before the first request, which a drain cuts short."""
@@ -287,14 +289,14 @@ class _Edge:
         # Loaded by the first connection that needs it.
         module = importlib.import_module(".h2", __package__)
         connection = module.H2Connection(stream, self._endpoint, first)
-        await self._run(connection, b"")
+        await self._run(connection)
 
-    async def _run(self, connection: Any, first: bytes) -> None:
+    async def _run(self, connection: Any) -> None:
         self._live.add(connection)
         try:
             if self._draining:
                 connection.drain()
-            await connection.run(first)
+            await connection.run()
         finally:
             self._live.discard(connection)
 

@@ -83,7 +83,14 @@ class Endpoint:
         except ProtocolError as exc:
             exchange.respond(exc.http_status, encode_error(message.id, exc))
             return
-        await self._run(exchange, call, outlet)
+        # Nobody reads these any more, and a stream may stay open for hours.
+        exchange.body, exchange.headers = b"", {}
+        try:
+            await self._run(exchange, call, outlet)
+        finally:
+            # Cycles would leave the request to the garbage collector.
+            exchange.on_gone = exchange.on_silence = None
+            outlet.call = None
 
     async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
         executor = self.engine.executor

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
-from collections import deque
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -44,11 +43,43 @@ class H1Connection:
     Args:
         stream: The bytes; closed at the end of `run`.
         endpoint: Answers.
+        first: What was read of it already.
         fd: The non-blocking descriptor under the stream, when it is a plain socket.
     """
 
-    def __init__(self, stream: trio.abc.Stream, endpoint: Endpoint, *, fd: int | None = None) -> None:
+    __slots__ = (
+        "_active",
+        "_chunk",
+        "_context",
+        "_draining",
+        "_due",
+        "_ended",
+        "_endpoint",
+        "_fatal",
+        "_fd",
+        "_fed",
+        "_first",
+        "_incoming",
+        "_limits",
+        "_moved",
+        "_nursery",
+        "_parser",
+        "_queue",
+        "_queued",
+        "_quiet",
+        "_reading",
+        "_refused",
+        "_room",
+        "_stream",
+        "_upgrade",
+        "outbox",
+    )
+
+    def __init__(
+        self, stream: trio.abc.Stream, endpoint: Endpoint, first: bytes = b"", *, fd: int | None = None
+    ) -> None:
         self._stream = stream
+        self._first = first
         self._endpoint = endpoint
         self._limits = endpoint.limits
         self.outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
@@ -57,7 +88,7 @@ class H1Connection:
         self._parser = httptools.HttpRequestParser(self)
         self._incoming: Incoming | None = None
         self._upgrade: Incoming | None = None
-        self._queue: deque[Incoming] = deque()
+        self._queue: list[Incoming] = []
         self._queued = 0
         self._active: _H1Exchange | None = None
         self._fatal: Refusal | None = None
@@ -75,16 +106,19 @@ class H1Connection:
 
     # -- the life of the connection
 
-    async def run(self, first: bytes) -> None:
+    async def run(self, first: bytes = b"") -> None:
         """Serve until either side ends. Closes the stream.
 
         Args:
-            first: What was read of it already.
+            first: What was read of it since.
         """
         self._due = trio.current_time() + self._limits.idle_timeout
         try:
             async with trio.open_nursery() as self._nursery:
+                # Not kept for the life of the connection: it may be 64 KiB.
+                first, self._first = self._first + first, b""
                 self._take(first)
+                first = b""
                 while not self._ended:
                     with trio.CancelScope(deadline=self._due) as self._reading:
                         await self._read()
@@ -95,6 +129,9 @@ class H1Connection:
                         await self.outbox.wait_flushed()
                     await self._linger()
         finally:
+            # The parser and the connection hold each other.
+            del self._parser
+            self._active = self._incoming = self._nursery = None
             with trio.move_on_after(self._limits.write_stall, shield=True):
                 await self._stream.aclose()
 
@@ -348,7 +385,7 @@ class H1Connection:
         """Start the next request, if none is being answered; True if one was started."""
         if self._active is not None or not self._queue or self._ended:
             return False
-        incoming = self._queue.popleft()
+        incoming = self._queue.pop(0)
         self._queued -= len(incoming.body)
         if self._room:
             self._room.unpark()

@@ -184,9 +184,9 @@ class H2Connection:
         self._context = WorkerContext(None)
         self._context.terminated = self._terminated
 
-    async def run(self, first: bytes) -> None:
+    async def run(self) -> None:
         """Serve until either side ends. Errors of Hypercorn come out; the edge contains them."""
-        guard = _Guard(self._stream, self._first + first, self._endpoint.limits.write_stall, self._terminated.press)
+        guard = _Guard(self._stream, self._first, self._endpoint.limits.write_stall, self._terminated.press)
         app: Any = HttpApp.of(self._endpoint)
         stream: Any = guard
         # Hypercorn tells by the preface of the client that it is HTTP/2, with TLS as without.
