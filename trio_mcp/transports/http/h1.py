@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
-from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
@@ -22,19 +21,16 @@ from ...errors import InternalError
 from ...protocol.envelope import encode_error
 from ...protocol.http import Accepts, Refusal
 from ..outbox import Outbox
-from .date import http_date
 from .endpoint import Endpoint
-from .exchange import JSON, Exchange
+from .h1_exchange import H1Exchange
 from .incoming import Incoming
 
 __all__ = ["H1Connection"]
 
 logger = logging.getLogger("trio_mcp.server.http")
 
-_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
 _SMALL: Final = 16_384
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
 
 
 class H1Connection:
@@ -90,7 +86,7 @@ class H1Connection:
         self._upgrade: Incoming | None = None
         self._queue: list[Incoming] = []
         self._queued = 0
-        self._active: _H1Exchange | None = None
+        self._active: H1Exchange | None = None
         self._fatal: Refusal | None = None
         self._refused: Incoming | None = None
         self._fed = 0
@@ -389,13 +385,13 @@ class H1Connection:
         self._queued -= len(incoming.body)
         if self._room:
             self._room.unpark()
-        self._active = _H1Exchange(self, incoming)
+        self._active = H1Exchange(self, incoming)
         assert self._nursery is not None
         # Every request starts from the context of the connection, never from that of the one before.
         self._context.run(self._nursery.start_soon, self._serve, self._active, incoming.verdict)
         return True
 
-    async def _serve(self, exchange: _H1Exchange, verdict: Any) -> None:
+    async def _serve(self, exchange: H1Exchange, verdict: Any) -> None:
         try:
             if isinstance(verdict, Refusal):
                 self._endpoint.answer_refusal(exchange, verdict)
@@ -427,7 +423,7 @@ class H1Connection:
         if self._queue:
             self._pump()
             return
-        exchange = _H1Exchange(self, self._refused or self._incoming or Incoming())
+        exchange = H1Exchange(self, self._refused or self._incoming or Incoming())
         exchange.keep_alive = False
         self._endpoint.answer_refusal(exchange, refusal)
         self._end()
@@ -448,67 +444,3 @@ class H1Connection:
         if self.outbox.broken and not self._ended:
             self._peer_gone()
             self._reading.cancel()
-
-
-class _H1Exchange(Exchange):
-    """One request on the connection, and its answer."""
-
-    __slots__ = ("_connection", "_head", "_old", "keep_alive")
-
-    def __init__(self, connection: H1Connection, incoming: Incoming) -> None:
-        super().__init__(incoming.method, incoming.headers, incoming.body)
-        self._connection = connection
-        self._head = incoming.method == "HEAD"
-        self._old = incoming.old
-        self.keep_alive = incoming.keep_alive
-
-    def respond(
-        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        if self.done or self.gone:
-            return
-        self.done = True
-        fields = b"content-type: " + content_type + b"\r\n" if body else b""
-        for name, value in extra:
-            fields += name + b": " + value + b"\r\n"
-        fields += b"content-length: %d\r\n" % len(body)
-        head = self._start(status, fields)
-        self._connection.post(head if self._head else head + body)
-
-    def _start(self, status: int, fields: bytes) -> bytes:
-        if self._connection._draining:
-            self.keep_alive = False
-        if not self.keep_alive:
-            fields += b"connection: close\r\n"
-        elif self._old:
-            fields += b"connection: keep-alive\r\n"
-        return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%b\r\n" % (status, _REASONS[status], http_date(), fields)
-
-    def start_stream(self) -> None:
-        if self.streaming or self.done or self.gone:
-            return
-        self.streaming = True
-        if self._old:
-            self.keep_alive = False
-            fields = _STREAM_FIELDS
-        else:
-            fields = _STREAM_FIELDS + b"transfer-encoding: chunked\r\n"
-        self._connection.post(self._start(200, fields))
-        self._connection._schedule()
-
-    def send_chunk(self, data: bytes) -> None:
-        if self.gone or self.done:
-            return
-        self._connection.post(data if self._old else b"%x\r\n%b\r\n" % (len(data), data))
-
-    def end_stream(self) -> None:
-        if self.gone or self.done:
-            return
-        self.done = True
-        if not self._old:
-            self._connection.post(b"0\r\n\r\n")
-
-    async def wait_room(self) -> None:
-        outbox = self._connection.outbox
-        if outbox.full:
-            await outbox.wait_room()
