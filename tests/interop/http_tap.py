@@ -2,9 +2,9 @@
 
     python http_tap.py LOG URL
 
-Prints the URL to be used instead, and runs until it is killed. Whatever one side does to its connection, its end among it,
-happens to the other side's. A message is written down before its last byte is passed on, so the log is in the order of
-cause and effect. See `http_log.py` for what is in it.
+Prints the URL to be used instead, and runs until it is killed. Whatever one side does to its connection, its end among
+it, happens to the other side's. A message is written down before its last byte is passed on, so the log is in the order
+of cause and effect. See `http_log.py` for what is in it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python mcp_client.py MARKS URL                          over HTTP/1.1
     python mcp_client.py MARKS URL CERTFILE LOG             over HTTP/2 with TLS, written down in LOG
 
-MARKS is the file where the server marks the start and end of `slow`. Over HTTP/2 the client does not wait there for the end:
-httpx2 does not reset a stream that it leaves, so the server hears of it when the connection ends.
+MARKS is the file where the server marks the start and end of `slow`. Over HTTP/2 the client does not wait there for the
+end: httpx2 does not reset a stream that it leaves, so the server hears of it when the connection ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// HTTP/2 for the client of `@modelcontextprotocol/client`: a `fetch` on undici, which speaks it where Node's own does not,
-// and which writes down what goes over it, as `http_log.py` does.
+// HTTP/2 for the client of `@modelcontextprotocol/client`: a `fetch` on undici, which speaks it where Node's own does
+// not. It writes down what goes over it, as `http_log.py` does.
 import { subscribe } from 'node:diagnostics_channel';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { Agent, fetch } from 'undici';

@@ -195,7 +195,7 @@ class ClassCodec(Codec):
         self._shape = shape
         self._fields: list[_Field] = []
         self._known: frozenset[str] = frozenset()
-        self.expects = f"object {cls.__name__}"
+        self.expects: str = f"object {cls.__name__}"
 
     def fill(self, compile: Callable[[Any], Codec]) -> None:
         """Compile the types of the fields.
@@ -365,8 +365,8 @@ class PydanticCodec(Codec):
         label = getattr(cls, "__name__", str(cls))
         kind = schema.get("type")
         if kind == "object":
-            self.kinds = frozenset({"dict"})
-        self.expects = f"object {label}" if kind in ("object", None) else f"{kind} ({label})"
+            self.kinds: frozenset[str] = frozenset({"dict"})
+        self.expects: str = f"object {label}" if kind in ("object", None) else f"{kind} ({label})"
 
     def schema(self) -> JSONSchema:
         return {"$ref": f"#/$defs/{self.name}"}

@@ -60,7 +60,7 @@ class Unsupported(Exception):
     def __init__(self, message: str, where: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message: str = message
-        self.where = list(where)
+        self.where: list[str] = list(where)
 
     def within(self, name: str) -> Unsupported:
         """The same report, seen from one level further out."""

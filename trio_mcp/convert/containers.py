@@ -38,7 +38,7 @@ class ArrayCodec(Codec):
         self._make = make
         self._accepts = accepts
         self._unique = unique
-        self.expects = f"array of {item.expects}"
+        self.expects: str = f"array of {item.expects}"
 
     def children(self) -> Iterator[Codec]:
         yield self._item
@@ -96,7 +96,7 @@ class TupleCodec(Codec):
     def __init__(self, items: Sequence[Codec]) -> None:
         self._items = list(items)
         inside = ", ".join(item.expects for item in self._items)
-        self.expects = f"array of {len(self._items)} ({inside})" if self._items else "empty array"
+        self.expects: str = f"array of {len(self._items)} ({inside})" if self._items else "empty array"
 
     def children(self) -> Iterator[Codec]:
         return iter(self._items)
@@ -151,7 +151,7 @@ class DictCodec(Codec):
         self._key = key
         self._item = item
         self._text_keys = "int" not in key.kinds
-        self.expects = f"object of {item.expects}"
+        self.expects: str = f"object of {item.expects}"
 
     def children(self) -> Iterator[Codec]:
         yield self._key
@@ -228,8 +228,8 @@ class UnionCodec(Codec):
 
     def __init__(self, arms: Sequence[Codec]) -> None:
         self._arms = list(arms)
-        self.kinds = frozenset().union(*(arm.kinds for arm in self._arms))
-        self.expects = " or ".join(dict.fromkeys(arm.expects for arm in self._arms))
+        self.kinds: frozenset[str] = frozenset().union(*(arm.kinds for arm in self._arms))
+        self.expects: str = " or ".join(dict.fromkeys(arm.expects for arm in self._arms))
 
     def children(self) -> Iterator[Codec]:
         return iter(self._arms)
@@ -299,8 +299,8 @@ class ConstrainedCodec(Codec):
         self._bounds = list(bounds)
         self._notes = notes
         self._patterns = {bound: _compiled(bound) for name, bound in self._bounds if name == "pattern"}
-        self.kinds = inner.kinds
-        self.expects = inner.expects
+        self.kinds: frozenset[str] = inner.kinds
+        self.expects: str = inner.expects
 
     def children(self) -> Iterator[Codec]:
         yield self._inner

@@ -185,11 +185,11 @@ class ChoiceCodec(Codec):
         self._load = {(type(wire), wire): value for wire, value in choices}
         self._dump = {_key(value): wire for wire, value in choices}
         self._enum = enum_type
-        self.kinds = frozenset(_kind(wire) for wire in self._wire)
+        self.kinds: frozenset[str] = frozenset(_kind(wire) for wire in self._wire)
         if any(type(wire) is float and wire.is_integer() for wire in self._wire):
             self.kinds |= {"int"}
         shown = ", ".join(shorten(wire) for wire in self._wire)
-        self.expects = f"one of {shown}" if len(self._wire) > 1 else shown
+        self.expects: str = f"one of {shown}" if len(self._wire) > 1 else shown
 
     def schema(self) -> JSONSchema:
         if len(self._wire) == 1 and self._enum is None:

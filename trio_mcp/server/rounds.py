@@ -177,10 +177,11 @@ class Rounds:
         for question in questions.values():
             self._check_capability(question)
         missing = {key: question for key, question in questions.items() if not question.accepts(self._answers.get(key))}
+        # What is answered already goes into the state, also when the rest is asked for again.
+        self._asked.update(key for key in questions if key not in missing)
         if missing:
             self._pending = missing
             raise AskAgain(self)
-        self._asked.update(questions)
         return {key: question.result(self._answers[key]) for key, question in questions.items()}
 
     def next_key(self, kind: str) -> str:

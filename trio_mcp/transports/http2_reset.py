@@ -1,4 +1,4 @@
-"""HTTP/2 for the client: leaving a response resets its stream.
+"""HTTP/2 for the client: leaving a response resets its stream, and requests overlap.
 
 That is what cancels the work on the server (basic/transports/streamable-http, section Cancellation), and httpcore2 leaves it
 out: it forgets the stream and lets the server go on. Its private names stay in this module; `tests/net/test_http.py` notices
@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import h2.errors
+import h2.events
 import h2.exceptions
 import httpcore2._async.http2 as http2
 import trio
+from h2.settings import ChangedSetting, SettingCodes
 
 __all__ = ["install"]
 
@@ -35,6 +37,22 @@ async def _response_closed(self: Any, stream_id: int) -> None:
     await _closed(self, stream_id)
 
 
+_settled: Any = http2.AsyncHTTP2Connection._receive_remote_settings_change
+
+
+async def _receive_remote_settings_change(self: Any, event: h2.events.RemoteSettingsChanged) -> None:
+    if "streams_known" not in self.__dict__:
+        # The first settings of the server. One that does not say how many streams it takes takes any number (RFC 9113,
+        # section 6.5.2); httpcore2 would make one request at a time on the connection, and all others wait behind it.
+        self.__dict__["streams_known"] = True
+        key, most = SettingCodes.MAX_CONCURRENT_STREAMS, self._h2_state.local_settings.max_concurrent_streams
+        event.changed_settings.setdefault(key, ChangedSetting(key, None, most))
+    await _settled(self, event)
+
+
 def install() -> None:
-    """Have httpcore2 reset streams that are left."""
+    """Have httpcore2 reset streams that are left, and make several requests at once where the server sets no limit."""
+    http2.AsyncHTTP2Connection._receive_remote_settings_change = (  # type: ignore[method-assign]
+        _receive_remote_settings_change
+    )
     http2.AsyncHTTP2Connection._response_closed = _response_closed  # type: ignore[method-assign]

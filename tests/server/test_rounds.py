@@ -1,0 +1,619 @@
+"""Rounds of input: a handler asks, the request ends, and goes on with the answer (basic/patterns/mrtr)."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+import trio
+
+from trio_mcp import (
+    Context,
+    Elicited,
+    InputNeeded,
+    InputRequired,
+    InvalidParams,
+    InvalidResponse,
+    Limits,
+    MissingClientCapability,
+    ProtocolError,
+    RegistrationError,
+    Server,
+    form_question,
+    open_client,
+    open_server,
+)
+from trio_mcp.testing import RawPeer, open_raw, request
+
+FORMS = {"elicitation": {"form": {}}}
+META = "io.modelcontextprotocol/clientCapabilities"
+KEYS = [b"k" * 32]
+
+
+async def call(peer: RawPeer, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """One tools/call as it is on the wire, from a client that can do everything.
+
+    Raises:
+        ProtocolError: the answer is an error.
+    """
+    capabilities = more.pop(
+        "capabilities", {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+    )
+    message = request(1, "tools/call", name=name, arguments=arguments or {}, **more)
+    message["params"]["_meta"][META] = capabilities
+    await peer.send(message)
+    answer = await peer.receive()
+    if "error" in answer:
+        raise ProtocolError.from_wire(answer["error"])
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def accepted(**content: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": content}
+
+
+@dataclass
+class Booking:
+    people: int
+    where: Literal["inside", "outside"] = "inside"
+
+
+def restaurant(**options: Any) -> Server[Any]:
+    server = Server("restaurant", **options)
+
+    @server.tool
+    async def book(day: str, ctx: Context) -> str:
+        answer = await ctx.elicit(f"How many on {day}?", Booking)
+        if not answer.accepted:
+            return answer.action
+        again = await ctx.elicit("Sure?", {"sure": bool})
+        assert answer.value is not None
+        return f"{answer.value.people} {answer.value.where}, {again.value}"
+
+    return server
+
+
+async def test_a_question_ends_the_request_and_the_retry_goes_on() -> None:
+    async with open_raw(restaurant()) as peer:
+        first = await call(peer, "book", {"day": "Monday"})
+        assert first["resultType"] == "input_required"
+        assert first["inputRequests"] == {
+            "elicit-1": {
+                "method": "elicitation/create",
+                "params": {
+                    "mode": "form",
+                    "message": "How many on Monday?",
+                    "requestedSchema": {
+                        "type": "object",
+                        "properties": {
+                            "people": {"type": "integer"},
+                            "where": {"type": "string", "enum": ["inside", "outside"], "default": "inside"},
+                        },
+                        "required": ["people"],
+                    },
+                },
+            }
+        }
+        answers = {"elicit-1": accepted(people=3)}
+        second = await call(peer, "book", {"day": "Monday"}, inputResponses=answers, requestState=first["requestState"])
+        assert list(second["inputRequests"]) == ["elicit-2"]
+        last = await call(
+            peer,
+            "book",
+            {"day": "Monday"},
+            inputResponses={"elicit-2": accepted(sure=True)},
+            requestState=second["requestState"],
+        )
+        # The answer of the first round came with the state.
+        assert last["resultType"] == "complete"
+        assert last["content"] == [{"type": "text", "text": "3 inside, {'sure': True}"}]
+
+
+async def test_the_client_answers_by_itself() -> None:
+    asked = []
+
+    def elicit(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["message"])
+        return (
+            {"people": 2, "where": "outside"} if "people" in params["requestedSchema"]["properties"] else {"sure": True}
+        )
+
+    async with open_client(restaurant(), on_elicit=elicit) as client:
+        result = await client.call_tool("book", {"day": "Monday"})
+    assert result.text == "2 outside, {'sure': True}"
+    assert asked == ["How many on Monday?", "Sure?"]
+
+
+@pytest.mark.parametrize(("returned", "action"), [(False, "decline"), (None, "cancel")])
+async def test_a_user_may_say_no_or_nothing(returned: Any, action: str) -> None:
+    async def elicit(params: dict[str, Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        return returned
+
+    async with open_client(restaurant(), on_elicit=elicit) as client:
+        assert (await client.call_tool("book", {"day": "Monday"})).text == action
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        accepted(people="three"),
+        accepted(people=3, where="on the roof"),
+        accepted(),
+        accepted(people=3, more=1),
+        {"action": "accept"},
+        {"action": "maybe"},
+        {"content": {"people": 3}},
+        "yes",
+        None,
+        [],
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_asked_for_again(answer: Any) -> None:
+    async with open_raw(restaurant()) as peer:
+        first = await call(peer, "book", {"day": "Monday"})
+        try:
+            again = await call(
+                peer,
+                "book",
+                {"day": "Monday"},
+                inputResponses={"elicit-1": answer},
+                requestState=first["requestState"],
+            )
+        except InvalidParams as exc:
+            assert "inputResponses" in exc.message
+        else:
+            assert again["resultType"] == "input_required"
+            assert again["inputRequests"] == first["inputRequests"]
+
+
+async def test_answers_to_what_nobody_asked_are_ignored() -> None:
+    async with open_raw(restaurant()) as peer:
+        first = await call(peer, "book", {"day": "Monday"}, inputResponses={"other": accepted(people=1)})
+        assert list(first["inputRequests"]) == ["elicit-1"]
+
+
+async def test_a_handler_that_only_looks_at_the_answers_is_not_run_with_a_foreign_state() -> None:
+    ran = []
+    server = Server("s")
+
+    @server.tool
+    async def ask(n: int, ctx: Context) -> str:
+        ran.append(n)
+        return str((await ctx.elicit("?", {"x": int})).value)
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "ask", {"n": 1})
+        state = first["requestState"]
+        for arguments, changed in (
+            ({"n": 2}, state),
+            ({"n": 1}, state[:-2] + ("AA" if state[-2:] != "AA" else "BB")),
+            ({"n": 1}, "x"),
+            ({"n": 1}, ""),
+        ):
+            with pytest.raises(InvalidParams, match="requestState"):
+                await call(peer, "ask", arguments, inputResponses={"elicit-1": accepted(x=1)}, requestState=changed)
+        assert ran == [1]
+        done = await call(peer, "ask", {"n": 1}, inputResponses={"elicit-1": accepted(x=1)}, requestState=state)
+        assert done["content"][0]["text"] == "{'x': 1}"
+
+
+async def test_any_replica_with_the_same_keys_serves_the_next_round() -> None:
+    answers = {"elicit-1": accepted(people=1)}
+    async with open_raw(restaurant(state_keys=KEYS)) as one, open_raw(restaurant(state_keys=KEYS)) as two:
+        first = await call(one, "book", {"day": "Monday"})
+        second = await call(two, "book", {"day": "Monday"}, inputResponses=answers, requestState=first["requestState"])
+        assert list(second["inputRequests"]) == ["elicit-2"]
+    async with open_raw(restaurant()) as stranger:
+        with pytest.raises(InvalidParams, match="not of this request, caller and server"):
+            await call(stranger, "book", {"day": "Monday"}, inputResponses=answers, requestState=first["requestState"])
+
+
+async def test_an_old_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr("trio_mcp.server.rounds.time.time", lambda: now[0])
+    async with open_raw(restaurant()) as peer:
+        first = await call(peer, "book", {"day": "Monday"})
+        now[0] += 601
+        with pytest.raises(InvalidParams, match="expired"):
+            await call(peer, "book", {"day": "Monday"}, inputResponses={}, requestState=first["requestState"])
+
+
+def test_keys_are_checked_when_the_server_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for keys in ([], [b"short"], ["k" * 32]):
+        with pytest.raises(RegistrationError, match="state_keys: expected one or more keys of 32 bytes"):
+            Server("s", state_keys=keys)  # type: ignore[arg-type]
+    monkeypatch.setenv("TRIO_MCP_STATE_KEYS", ", ".join(base64.b64encode(key * 32).decode() for key in (b"a", b"b")))
+    assert Server("s").state_keys == [b"a" * 32, b"b" * 32]
+    monkeypatch.setenv("TRIO_MCP_STATE_KEYS", "not base64!")
+    with pytest.raises(RegistrationError, match="TRIO_MCP_STATE_KEYS: expected 32 bytes in Base64"):
+        Server("s")
+
+
+# -- capabilities
+
+
+@pytest.mark.parametrize(
+    ("kind", "capabilities", "required"),
+    [
+        ("form", {}, {"elicitation": {"form": {}}}),
+        ("form", {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+        ("url", {"elicitation": {}}, {"elicitation": {"url": {}}}),
+        ("sample", {"elicitation": {}}, {"sampling": {}}),
+        ("sample-tools", {"sampling": {}}, {"sampling": {"tools": {}}}),
+        ("roots", {"sampling": {}}, {"roots": {}}),
+    ],
+)
+async def test_a_client_is_asked_only_for_what_it_declared(
+    kind: str, capabilities: dict[str, Any], required: dict[str, Any]
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(kind: str, ctx: Context) -> None:
+        if kind == "form":
+            await ctx.elicit("?", {"x": int})
+        elif kind == "url":
+            await ctx.elicit_url("?", "https://example.com")
+        elif kind == "roots":
+            await ctx.list_roots()
+        elif kind == "sample":
+            await ctx.sample("?")
+        else:
+            await ctx.sample("?", tools=[])
+
+    async with open_raw(server) as peer:
+        with pytest.raises(MissingClientCapability) as caught:
+            await call(peer, "ask", {"kind": kind}, capabilities=capabilities)
+        assert caught.value.code == -32021
+        assert caught.value.data == {"requiredCapabilities": required}
+        assert (await call(peer, "ask", {"kind": kind}))["resultType"] == "input_required"
+
+
+async def test_an_empty_elicitation_capability_means_forms() -> None:
+    async with open_raw(restaurant()) as peer:
+        first = await call(peer, "book", {"day": "Monday"}, capabilities={"elicitation": {}})
+        assert first["resultType"] == "input_required"
+
+
+async def test_what_a_client_can_answer_is_what_it_declares() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def declared(ctx: Context) -> dict[str, Any]:
+        return ctx.client_capabilities
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("declared")).data == {}
+    async with open_client(server, on_elicit=lambda params: None, on_sample=lambda params: "", roots=[]) as client:
+        assert (await client.call_tool("declared")).data == {
+            "elicitation": {"form": {}, "url": {}},
+            "sampling": {"tools": {}},
+            "roots": {},
+        }
+
+
+# -- the other questions
+
+
+async def test_sampling_roots_and_urls() -> None:
+    server = Server("s")
+    seen: list[Any] = []
+
+    @server.tool
+    async def everything(ctx: Context) -> list[Any]:
+        sampled = await ctx.sample("Say hi", max_tokens=5, systemPrompt="Be brief")
+        roots = await ctx.list_roots()
+        visited = await ctx.elicit_url("Pay here", "https://example.com/pay")
+        return [sampled["content"]["text"], roots, visited.accepted, visited.value]
+
+    def sample(params: dict[str, Any]) -> str:
+        seen.append(params)
+        return "hi"
+
+    def elicit(params: dict[str, Any]) -> bool:
+        seen.append(params)
+        return True
+
+    roots = ["file:///home/ada", {"uri": "file:///srv", "name": "srv"}]
+    async with open_client(server, on_elicit=elicit, on_sample=sample, roots=lambda: roots) as client:
+        result = await client.call_tool("everything")
+    assert result.data == ["hi", [{"uri": "file:///home/ada"}, {"uri": "file:///srv", "name": "srv"}], True, None]
+    assert seen == [
+        {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Say hi"}}],
+            "maxTokens": 5,
+            "systemPrompt": "Be brief",
+        },
+        {"mode": "url", "message": "Pay here", "url": "https://example.com/pay"},
+    ]
+
+
+async def test_several_questions_go_in_one_round_and_only_the_missing_ones_again() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def both(ctx: Context) -> list[Any]:
+        answers = await ctx.ask(
+            {"name": form_question("Name?", {"name": str}), "age": form_question("Age?", {"age": int})}
+        )
+        return [answers["name"].value, answers["age"].action]
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "both")
+        assert list(first["inputRequests"]) == ["name", "age"]
+        second = await call(
+            peer, "both", inputResponses={"name": accepted(name="Ada")}, requestState=first["requestState"]
+        )
+        assert list(second["inputRequests"]) == ["age"]
+        # An answer counts as soon as it is there, also when its round asked for more.
+        answers = {"age": {"action": "decline"}}
+        last = await call(peer, "both", inputResponses=answers, requestState=second["requestState"])
+        assert last["structuredContent"] == [{"name": "Ada"}, "decline"]
+
+
+async def test_prompts_and_resources_ask_too() -> None:
+    server = Server("s")
+
+    @server.prompt
+    async def greet(ctx: Context) -> str:
+        answer: Elicited[Any] = await ctx.elicit("Name?", {"name": str})
+        return f"Hello {answer.value['name'] if answer.value else '?'}"
+
+    @server.resource("x://a")
+    async def secret(ctx: Context) -> str:
+        answer = await ctx.elicit("Name?", {"name": str})
+        return answer.action
+
+    async with open_client(server, on_elicit=lambda params: {"name": "Ada"}) as client:
+        prompt = await client.get_prompt("greet")
+        assert prompt.messages[0].content.text == "Hello Ada"  # type: ignore[union-attr]
+        assert (await client.read_resource("x://a")).text == "accept"
+
+
+async def test_a_plain_def_asks_through_its_thread() -> None:
+    server = Server("s")
+
+    @server.tool
+    def ask(ctx: Context) -> str:
+        answer = trio.from_thread.run(functools.partial(ctx.elicit, "Name?", {"name": str}))
+        return str(answer.value["name"])
+
+    async with open_client(server, on_elicit=lambda params: {"name": "Ada"}) as client:
+        assert (await client.call_tool("ask")).text == "Ada"
+
+
+async def test_a_question_is_asked_through_a_nursery_and_an_except_of_the_handlers() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                answer = await ctx.elicit("Name?", {"name": str})
+                nursery.cancel_scope.cancel()
+        except Exception:
+            return "swallowed"
+        return str(answer.value)
+
+    async with open_client(server, on_elicit=lambda params: {"name": "Ada"}) as client:
+        assert (await client.call_tool("ask")).text == "{'name': 'Ada'}"
+
+
+async def test_named_questions_may_be_skipped() -> None:
+    server = Server("s")
+    loud = [True]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        if loud[0]:
+            loud[0] = False
+            await ctx.elicit("First?", {"x": int}, key="first")
+        return str((await ctx.elicit("Second?", {"y": int}, key="second")).value)
+
+    def elicit(params: dict[str, Any]) -> dict[str, Any]:
+        return {next(iter(params["requestedSchema"]["properties"])): 1}
+
+    async with open_client(server, on_elicit=elicit) as client:
+        assert (await client.call_tool("ask")).text == "{'y': 1}"
+
+
+# -- once
+
+
+async def test_once_runs_once_over_all_rounds() -> None:
+    server = Server("s")
+    ran: list[str] = []
+
+    @server.tool
+    async def order(ctx: Context) -> list[Any]:
+        async def reserve() -> int:
+            await trio.lowlevel.checkpoint()
+            ran.append("reserve")
+            return 4711
+
+        number = await ctx.once("reserve", reserve)
+        await ctx.elicit("Buy?", {"sure": bool})
+        await ctx.elicit("Really?", {"sure": bool})
+        return [number, await ctx.once("reserve", reserve)]
+
+    async with open_client(server, on_elicit=lambda params: {"sure": True}) as client:
+        assert (await client.call_tool("order")).data == [4711, 4711]
+        assert ran == ["reserve"]
+        await client.call_tool("order")
+        assert ran == ["reserve"] * 2
+
+
+async def test_a_value_of_once_is_json() -> None:
+    server = Server("s", expose_errors=True)
+
+    @server.tool
+    async def bad(ctx: Context) -> None:
+        async def make() -> object:
+            return object()
+
+        await ctx.once("thing", make)
+
+    async with open_client(server) as client:
+        result = await client.call_tool("bad")
+    assert result.is_error
+    assert "ctx.once('thing'): the value is kept as JSON" in result.text
+
+
+# -- by hand
+
+
+async def test_input_required_by_hand() -> None:
+    server = Server("s")
+    request = {
+        "method": "elicitation/create",
+        "params": {
+            "mode": "form",
+            "message": "Name?",
+            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        },
+    }
+
+    @server.tool
+    async def greet(ctx: Context) -> str | InputRequired:
+        answer = ctx.input_responses.get("user_name")
+        if answer is None:
+            return InputRequired({"user_name": request}, state={"step": 1})
+        return f"Hello {answer['content']['name']}, {ctx.request_state}"
+
+    @server.tool
+    async def wait(ctx: Context) -> str | InputRequired:
+        return InputRequired({}, state=1) if ctx.request_state is None else "done"
+
+    async with open_client(server, on_elicit=lambda params: {"name": "Ada"}) as client:
+        assert (await client.call_tool("greet")).text == "Hello Ada, {'step': 1}"
+        assert (await client.call_tool("wait")).text == "done"
+    async with open_raw(server) as peer:
+        first = await call(peer, "greet")
+        assert first["inputRequests"] == {"user_name": request}
+        # Without the state it is a first round that happens to bring answers.
+        result = await call(peer, "greet", inputResponses={"user_name": accepted(name="Bo")})
+        assert result["content"][0]["text"] == "Hello Bo, None"
+        with pytest.raises(MissingClientCapability):
+            await call(peer, "greet", capabilities={})
+
+
+def test_input_required_wants_something() -> None:
+    with pytest.raises(ValueError, match="InputRequired needs requests or a state"):
+        InputRequired({})
+
+
+@pytest.mark.parametrize("request_", [{"method": "tools/list"}, {"method": "ping"}])
+async def test_a_request_that_a_server_may_not_make_is_an_error_of_the_tool(request_: dict[str, Any]) -> None:
+    server = Server("s", expose_errors=True)
+
+    @server.tool
+    async def bad() -> InputRequired:
+        return InputRequired({"x": request_})
+
+    async with open_client(server) as client:
+        result = await client.call_tool("bad")
+    assert result.is_error
+    assert "none that a server may ask with" in result.text
+
+
+# -- forms
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"x": list[dict[str, int]]},
+        {"x": dict[str, int]},
+        {"x": Booking},
+        {"x": tuple[int, str]},
+        {"x": int | str},
+        {"x": Any},
+        {"x": complex},
+        int,
+        "text",
+    ],
+)
+async def test_a_form_that_forms_cannot_have_is_an_error_of_the_tool(form: Any) -> None:
+    server = Server("s", expose_errors=True)
+
+    @server.tool
+    async def bad(ctx: Context) -> None:
+        await ctx.elicit("?", form)
+
+    async with open_client(server, on_elicit=lambda params: {}) as client:
+        result = await client.call_tool("bad")
+    assert result.is_error
+    assert "form: " in result.text
+
+
+# -- the client
+
+
+async def test_a_client_without_a_callback_says_what_it_was_asked() -> None:
+    server = Server("s")
+    questions = {"name": {"method": "elicitation/create", "params": {"message": "Name?", "requestedSchema": {}}}}
+
+    @server.tool
+    async def pushy(ctx: Context) -> InputRequired:
+        # Only a server that does not look at the capabilities would do this.
+        ctx.client_capabilities.update(FORMS)
+        return InputRequired(questions, state=1)
+
+    async with open_client(server) as client:
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("pushy")
+        assert "name: elicitation/create" in str(caught.value)
+        assert caught.value.requests == questions
+        assert caught.value.state
+
+
+async def test_a_server_cannot_ask_for_ever() -> None:
+    server = Server("s")
+    asked: list[int] = []
+
+    @server.tool
+    async def nag(ctx: Context) -> InputRequired:
+        asked.append(1)
+        return InputRequired({}, state=(ctx.request_state or 0) + 1)
+
+    async with open_client(server) as client:
+        with pytest.raises(InvalidResponse, match="asked for input more than 16 times"):
+            await client.call_tool("nag")
+    assert len(asked) == 16 + 1
+
+
+async def test_a_callback_that_raises_ends_the_call() -> None:
+    class No(Exception):
+        pass
+
+    def elicit(params: dict[str, Any]) -> None:
+        raise No
+
+    async with open_client(restaurant(), on_elicit=elicit) as client:
+        with pytest.raises(No):
+            await client.call_tool("book", {"day": "Monday"})
+
+
+async def test_while_the_user_thinks_nothing_runs_on_the_server(autojump_clock: trio.testing.MockClock) -> None:
+    server = restaurant(limits=Limits(running=1, waiting=1))
+
+    async def think(params: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    async with (
+        open_server(server) as running,
+        open_client(running, on_elicit=think) as patient,
+        open_client(running) as other,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(5):
+            nursery.start_soon(patient.call_tool, "book", {"day": "Monday"})
+            await trio.sleep(10)
+        assert await other.list_tools()
+        nursery.cancel_scope.cancel()
