@@ -77,6 +77,6 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Benchmarks against the peers: `nox -s bench -- stdio --rounds 3`."""
+    """Benchmarks against the peers, stdio and HTTP: `nox -s bench`, or `nox -s bench -- stdio --rounds 3`."""
     session.install(".")
-    session.run("python", "-m", "benchmarks", *(session.posargs or ["stdio"]))
+    session.run("python", "-m", "benchmarks", *session.posargs)

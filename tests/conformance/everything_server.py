@@ -12,21 +12,26 @@ import io
 import sys
 import wave
 from collections.abc import Sequence
+from typing import Any
 
 import trio
 
 from trio_mcp import (
     Audio,
     Context,
+    Elicited,
     EmbeddedResource,
     HttpServer,
     Image,
+    InputRequired,
     MissingClientCapability,
     PromptMessage,
+    Question,
     ResourceContents,
     Server,
     Text,
     ToolError,
+    form_question,
 )
 from trio_mcp.serve import run_http
 
@@ -118,11 +123,93 @@ async def test_missing_capability(ctx: Context) -> str:
     return "The client can sample."
 
 
+# -- tools that ask
+
+
+def greeting(answer: Elicited[Any]) -> str:
+    """What to say to a user who was asked for a name."""
+    return f"Hello, {answer.value['name']}!" if answer.value else f"The user said {answer.action}."
+
+
+@server.tool
+async def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Ask the user for a name."""
+    return greeting(await ctx.elicit("What is your name?", {"name": str}, key="user_name"))
+
+
 @server.tool
 async def test_streaming_elicitation(ctx: Context) -> str:
-    """Say something on the way to the answer, which needs no question yet."""
+    """Say something on the way, then ask the user: the question ends the request, it is none of its own."""
     await ctx.report_progress(1, total=2, message="thinking")
-    return "No question."
+    return greeting(await ctx.elicit("What is your name?", {"name": str}, key="user_name"))
+
+
+@server.tool
+async def test_input_required_result_sampling(ctx: Context) -> str:
+    """Ask the client's model."""
+    answer = await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")
+    return str(answer["content"]["text"])
+
+
+@server.tool
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Ask the client for its roots."""
+    roots = await ctx.list_roots(key="client_roots")
+    return f"The roots are {', '.join(root['uri'] for root in roots)}."
+
+
+@server.tool
+async def test_input_required_result_request_state(ctx: Context) -> str | InputRequired:
+    """Ask by hand, and look at the state that comes back."""
+    answer = ctx.input_responses.get("confirm")
+    if ctx.request_state != "asked" or answer is None:
+        confirm = form_question("Please confirm", {"ok": bool})
+        return InputRequired({"confirm": confirm.to_wire()}, state="asked")
+    return f"state-ok, and the user said {answer['action']}."
+
+
+@server.tool
+async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Ask the user, the client's model and the client at once."""
+    prompt = PromptMessage(Text("Generate a greeting"))
+    answers = await ctx.ask(
+        {
+            "user_name": form_question("What is your name?", {"name": str}),
+            "greeting": Question(
+                "sampling/createMessage", {"messages": [prompt.to_wire()], "maxTokens": 50}, {"sampling": {}}
+            ),
+            "client_roots": Question("roots/list", {}, {"roots": {}}),
+        }
+    )
+    said, roots = answers["greeting"]["content"]["text"], answers["client_roots"]
+    return f"{greeting(answers['user_name'])} {said} There are {len(roots)} roots."
+
+
+@server.tool
+async def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Ask the user twice, one after the other."""
+    name = await ctx.elicit("Step 1: What is your name?", {"name": str}, key="step1")
+    color = await ctx.elicit("Step 2: What is your favorite color?", {"color": str}, key="step2")
+    return f"{greeting(name)} {color.value['color'] if color.value else 'No color'} it is."
+
+
+@server.tool
+async def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Ask the user to confirm; a state that was changed on the way is refused."""
+    answer = await ctx.elicit("Please confirm", {"ok": bool}, key="confirm")
+    return f"The user said {answer.action}."
+
+
+@server.tool
+async def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Ask the client whatever it can answer, and nothing else."""
+    said = []
+    if "sampling" in ctx.client_capabilities:
+        answer = await ctx.sample("Generate a greeting", max_tokens=50, key="greeting")
+        said.append(str(answer["content"]["text"]))
+    if "elicitation" in ctx.client_capabilities:
+        said.append(greeting(await ctx.elicit("What is your name?", {"name": str}, key="user_name")))
+    return " ".join(said) or "The client can answer nothing."
 
 
 # -- resources
@@ -181,6 +268,13 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMessage]:
 def test_prompt_with_image() -> list[PromptMessage]:
     """A picture, and what to do with it."""
     return [PromptMessage(Image(PIXEL, "image/png")), PromptMessage(Text("Look at the picture above."))]
+
+
+@server.prompt
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """A prompt about what the user says it is about."""
+    answer = await ctx.elicit("What context should the prompt use?", {"context": str}, key="user_context")
+    return f"The context is {answer.value['context'] if answer.value else 'not known'}."
 
 
 def main() -> int:

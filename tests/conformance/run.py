@@ -164,7 +164,8 @@ def run_suite(
     node: Path, suite: Path, url: str, revision: str, folder: Path, names: Sequence[str]
 ) -> dict[str, Outcome]:
     """Run everything that a revision requires against a server; the outcome of each scenario that has results."""
-    command = [node, suite / "dist" / "index.js", "server", "--url", url, "--requirements", revision, "-o", folder]
+    program = suite / "dist" / "index.js"
+    command: list[str | Path] = [node, program, "server", "--url", url, "--requirements", revision, "-o", folder]
     # Its exit status is about all scenarios, and what it prints is in the results.
     with (folder / "output.txt").open("w") as output:
         subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=DEADLINE, check=False)
