@@ -102,9 +102,9 @@ class UriTemplate:
             at = found.end()
         self._literal(text[at:])
         expressions = [part for part in self._parts if isinstance(part, _Expression)]
-        self.names = tuple(name for part in expressions for name in part.names)
-        self.optional = frozenset(name for part in expressions if part.named for name in part.names)
-        self.exploded = frozenset(name for part in expressions if part.explode for name in part.names)
+        self.names: tuple[str, ...] = tuple(name for part in expressions for name in part.names)
+        self.optional: frozenset[str] = frozenset(name for part in expressions if part.named for name in part.names)
+        self.exploded: frozenset[str] = frozenset(name for part in expressions if part.explode for name in part.names)
         if len(self.names) > limits.template_variables:
             raise BadTemplate(f"the template has more than {limits.template_variables} variables")
         if len(set(self.names)) < len(self.names):

@@ -36,7 +36,7 @@ from .server import ServerBase
 
 __all__ = ["Engine", "open_engine"]
 
-logger = logging.getLogger("trio_mcp.server")
+logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 
 class Engine:

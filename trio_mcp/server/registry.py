@@ -29,7 +29,7 @@ class Tool:
 
     def __init__(self, handler: Handler, wire: dict[str, Any], output: Codec | None, timeout: float | None) -> None:
         self.handler: Handler = handler
-        self.name = handler.name
+        self.name: str = handler.name
         self.wire: dict[str, Any] = wire
         self.output: Codec | None = output
         self.timeout: float | None = timeout
@@ -66,7 +66,7 @@ class Prompt:
 
     def __init__(self, handler: Handler, wire: dict[str, Any], timeout: float | None) -> None:
         self.handler: Handler = handler
-        self.name = handler.name
+        self.name: str = handler.name
         self.wire: dict[str, Any] = wire
         self.timeout: float | None = timeout
 

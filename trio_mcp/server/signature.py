@@ -13,7 +13,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import trio
@@ -47,8 +47,8 @@ class Parameter:
     def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
         self.name: str = name
         self.codec: Codec = codec
-        self.load = codec.load
-        self.required = default is _EMPTY
+        self.load: Callable[[Any], Any] = codec.load
+        self.required: bool = default is _EMPTY
         self.description: str | None = description
         schema = codec.schema()
         if default is not _EMPTY:
@@ -100,14 +100,14 @@ class Handler:
         self._kind = kind
         self._localns = dict(localns)
         self.fn: Any = fn
-        self.name = name if name is not None else _own_name(fn, kind)
+        self.name: str = name if name is not None else _own_name(fn, kind)
         target = _function_of(fn)
         signature = self._signature(fn, target)
         hints = self._hints(target, signature)
         doc = parse_docstring(_doc_of(fn, target))
-        self.text = doc.text
-        self.is_async = _is_async(fn, target, self)
-        self.returns = hints.get("return", _EMPTY)
+        self.text: str = doc.text
+        self.is_async: bool = _is_async(fn, target, self)
+        self.returns: Any = hints.get("return", _EMPTY)
         self._context: str | None = None
         self.parameters: list[Parameter] = []
         compiler = Compiler(localns=self._localns)
@@ -121,7 +121,7 @@ class Handler:
             self.parameters.append(self._parameter(item, annotation, doc.parameters, compiler))
         self._by_name = {parameter.name: parameter for parameter in self.parameters}
         self._fills = [(item.name, item.load, item.required) for item in self.parameters]
-        self.input_schema = self._schema(compiler)
+        self.input_schema: dict[str, Any] = self._schema(compiler)
 
     def error(self, text: str) -> RegistrationError:
         """A registration error about this function."""

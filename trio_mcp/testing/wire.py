@@ -55,8 +55,8 @@ class RawPeer:
         self._send = send
         self._framer = LineFramer(1 << 30)
         self._lines: list[bytes] = []
-        self.serving = trio.CancelScope()
-        self.ended = trio.Event()
+        self.serving: trio.CancelScope = trio.CancelScope()
+        self.ended: trio.Event = trio.Event()
 
     async def send_bytes(self, data: bytes) -> None:
         """Send bytes as they are."""

@@ -36,7 +36,7 @@ from ..protocol.sse import EventTooLarge, SSEParser
 
 __all__ = ["HttpChannel", "open_http_channel"]
 
-logger = logging.getLogger("trio_mcp.client")
+logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
 _FIXED: Final = {
     "content-type": "application/json",

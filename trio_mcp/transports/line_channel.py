@@ -34,7 +34,7 @@ from .link import Link
 
 __all__ = ["LineChannel", "writing"]
 
-logger = logging.getLogger("trio_mcp.client")
+logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
 # The id of an answer, where servers write it: at the front.
 _ID: Final = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')

@@ -34,7 +34,7 @@ from .link import Link
 
 __all__ = ["serve_lines"]
 
-logger = logging.getLogger("trio_mcp.server")
+logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 
 class _Connection:

@@ -42,7 +42,7 @@ class Outbox:
         self._size = 0
         self._writing = False
         self._room = trio.lowlevel.ParkingLot()
-        self.broken = False
+        self.broken: bool = False
 
     @property
     def full(self) -> bool:

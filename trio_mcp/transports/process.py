@@ -26,7 +26,7 @@ from .link import Link
 
 __all__ = ["StdioCommand", "open_process_channel"]
 
-logger = logging.getLogger("trio_mcp.client.stderr")
+logger: logging.Logger = logging.getLogger("trio_mcp.client.stderr")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from .exchange import JSON, Exchange
 
 __all__ = ["HttpApp"]
 
-logger = logging.getLogger("trio_mcp.server.http")
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -26,7 +26,7 @@ from .h1 import H1Connection
 
 __all__ = ["HttpServer", "open_listeners", "serve_listeners", "tls_context"]
 
-logger = logging.getLogger("trio_mcp.server.http")
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

@@ -23,7 +23,7 @@ from .exchange import EMPTY, Exchange
 
 __all__ = ["Endpoint"]
 
-logger = logging.getLogger("trio_mcp.server.http")
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
 

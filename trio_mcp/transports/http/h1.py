@@ -27,7 +27,7 @@ from .incoming import Incoming
 
 __all__ = ["H1Connection"]
 
-logger = logging.getLogger("trio_mcp.server.http")
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _SMALL: Final = 16_384
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -78,7 +78,7 @@ class H1Connection:
         self._first = first
         self._endpoint = endpoint
         self._limits = endpoint.limits
-        self.outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
+        self.outbox: Outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
         self._fd = fd
         self._chunk = _SMALL
         self._parser = httptools.HttpRequestParser(self)

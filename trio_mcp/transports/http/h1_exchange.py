@@ -28,7 +28,7 @@ class H1Exchange(Exchange):
         self._connection = connection
         self._head = incoming.method == "HEAD"
         self._old = incoming.old
-        self.keep_alive = incoming.keep_alive
+        self.keep_alive: bool = incoming.keep_alive
 
     def respond(
         self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
@@ -72,7 +72,7 @@ class H1Exchange(Exchange):
     def end_stream(self) -> None:
         if self.gone or self.done:
             return
-        self.done = True
+        self.done: bool = True
         if not self._old:
             self._connection.post(b"0\r\n\r\n")
 

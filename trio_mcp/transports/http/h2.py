@@ -27,7 +27,7 @@ from .endpoint import Endpoint
 
 __all__ = ["H2Connection"]
 
-logger = logging.getLogger("trio_mcp.server.http")
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _LOW_WATER: Final = 16_384
 

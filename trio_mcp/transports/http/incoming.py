@@ -29,19 +29,19 @@ class Incoming:
     )
 
     def __init__(self) -> None:
-        self.method = ""
-        self.url = b""
+        self.method: str = ""
+        self.url: bytes = b""
         self.headers: dict[bytes, bytes] = {}
-        self.body = b""
+        self.body: bytes = b""
         self.parts: list[bytes] = []
-        self.body_size = 0
-        self.size = 0
-        self.head_done = False
-        self.complete = False
-        self.keep_alive = True
-        self.old = False  # HTTP/1.0: no chunks
+        self.body_size: int = 0
+        self.size: int = 0
+        self.head_done: bool = False
+        self.complete: bool = False
+        self.keep_alive: bool = True
+        self.old: bool = False  # HTTP/1.0: no chunks
         self.verdict: Refusal | Accepts | None = None
-        self.waits = False  # for "100 Continue"
+        self.waits: bool = False  # for "100 Continue"
 
     def head_without_upgrade(self) -> bytes:
         """The head again, without what offers another protocol."""
