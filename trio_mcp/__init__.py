@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+    from .client import Change, Changes, Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
     from .connect import ClientOptions, ConnectedClient, Target, connect_client, open_client
     from .errors import (
         ConnectionClosed,
@@ -60,6 +60,8 @@ __all__ = [
     "DEFAULT_LIMITS",
     "Audio",
     "CallToolResult",
+    "Change",
+    "Changes",
     "Client",
     "ClientOptions",
     "Completion",
@@ -169,6 +171,8 @@ _MODULES = {
     "InputRequired": "server.rounds",
     "Question": "server.rounds",
     "form_question": "server.rounds",
+    "Change": "client",
+    "Changes": "client",
     "Client": "client",
     "PromptArgument": "client",
     "PromptInfo": "client",

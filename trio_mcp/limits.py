@@ -45,6 +45,11 @@ class Limits:
     back; whatever was read is answered."""
     request_timeout: float = 600.0
     """Longest that one request may run, from the moment it gets its place. Longer work wants a task."""
+    listeners: int = 256
+    """Streams of one server that listen for changes at once (subscriptions/listen). They take no place of `running`, since
+    they only wait."""
+    listened_uris: int = 1_000
+    """Resources that one such stream may name. What is not sent yet is held for each once, so this bounds that as well."""
     retry_after: float = 1.0
     """What a refused caller is told to wait."""
     worker_threads: int = 64

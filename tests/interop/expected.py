@@ -50,7 +50,13 @@ def _tool(name: str, description: str, schema: dict[str, Any] | None = None, **m
 OURS: Final[dict[str, Any]] = {
     **COMMON,
     "server": {"name": "ours", "version": "1.0"},
-    "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}},
+    "capabilities": {
+        "tools": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "prompts": {"listChanged": True},
+        "completions": {},
+        "logging": {},
+    },
     "tools": [
         _tool("echo", "Say it again.", {"properties": {"text": {"type": "string"}}, "required": ["text"]}),
         _tool(

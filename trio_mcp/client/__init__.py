@@ -2,9 +2,12 @@
 
 from .channel import Channel, Listener
 from .client import Client
+from .listening import Change, Changes
 from .listing import PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
 
 __all__ = [
+    "Change",
+    "Changes",
     "Channel",
     "Client",
     "Listener",

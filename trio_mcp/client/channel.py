@@ -21,11 +21,18 @@ LogCallback = Callable[[str, Any, str | None], Awaitable[None] | None]
 class Listener:
     """What the caller wants to hear while a call is under way. The callbacks run in the caller's own task."""
 
-    __slots__ = ("log", "log_level", "progress")
+    __slots__ = ("changes", "log", "log_level", "progress")
 
     def __init__(
-        self, progress: ProgressCallback | None = None, log: LogCallback | None = None, log_level: str = "info"
+        self,
+        progress: ProgressCallback | None = None,
+        log: LogCallback | None = None,
+        log_level: str = "info",
+        *,
+        changes: Callable[[Notification], None] | None = None,
     ) -> None:
+        # Hears every notification of a stream that listens, at once: it never waits.
+        self.changes: Callable[[Notification], None] | None = changes
         self.progress: ProgressCallback | None = progress
         self.log: LogCallback | None = log
         self.log_level: str = log_level
@@ -34,6 +41,9 @@ class Listener:
         """Call the callback that a progress or log notification is for, if there is one."""
         params = message.params
         outcome: Any = None
+        if self.changes is not None:
+            self.changes(message)
+            return
         if message.method == "notifications/progress":
             number = params.get("progress")
             if self.progress is not None and isinstance(number, int | float):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import trio
@@ -24,6 +25,7 @@ from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResu
 from ..protocol.revisions import LATEST
 from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
+from .listening import Changes, open_changes
 from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
 
 __all__ = ["Client"]
@@ -246,6 +248,41 @@ class Client:
             meta=meta,
         )
         return ReadResourceResult.from_wire(result)
+
+    # -- changes
+
+    def listen(
+        self, *, tools: bool = False, prompts: bool = False, resources: bool = False, uris: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[Changes]:
+        """Hear of changes while a block lasts (basic/patterns/subscriptions).
+
+            async with client.listen(tools=True, uris=["notes://today"]) as changes:
+                async for change in changes:
+                    print(change.kind, change.uri)
+
+        The block begins when the server has acknowledged; `changes.agreed` says what it can tell. The iteration ends when
+        the server ends it, and raises `ConnectionClosed` when the connection does. A change that happens again before it is
+        taken is one change.
+
+        Args:
+            tools: Whether to hear that the list of tools has changed.
+            prompts: The same for prompts.
+            resources: The same for resources and templates.
+            uris: Resources whose updates to hear of.
+
+        Raises:
+            MethodNotFound: the server tells no changes.
+            MCPError: as for `request`.
+        """
+        wanted: dict[str, Any] = {
+            f"{kind}ListChanged": True
+            for kind, want in (("tools", tools), ("prompts", prompts), ("resources", resources))
+            if want
+        }
+        if uris:
+            wanted["resourceSubscriptions"] = list(uris)
+        meta = request_meta(self._info, self._answers.capabilities, self.protocol_version)
+        return open_changes(self._channel, {"notifications": wanted, "_meta": meta}, self.limits)
 
     # -- prompts
 

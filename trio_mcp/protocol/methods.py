@@ -1,7 +1,8 @@
 """The method table: one row a method.
 
 A row says what `params` look like beyond `_meta`, which server capability the method belongs to, in which eras it
-exists, and which member a transport mirrors into `Mcp-Name`. Adding a method is adding a row.
+exists, which member a transport mirrors into `Mcp-Name`, and whether it lasts until somebody ends it. Adding a method
+is adding a row.
 
 The schemas are ours and fixed, so fastjsonschema (which generates code) may see them. Each is compiled on first use.
 """
@@ -27,7 +28,7 @@ _LEGACY: Final = frozenset({Era.LEGACY})
 class Method:
     """One row of the table."""
 
-    __slots__ = ("_validate", "capability", "eras", "mirror", "name", "schema")
+    __slots__ = ("_validate", "capability", "eras", "lasting", "mirror", "name", "schema")
 
     def __init__(
         self,
@@ -37,12 +38,14 @@ class Method:
         eras: frozenset[Era] = _BOTH,
         capability: str | None = None,
         mirror: str | None = None,
+        lasting: bool = False,
     ) -> None:
         self.name: str = name
         self.schema: dict[str, Any] = schema
         self.eras: frozenset[Era] = eras
         self.capability: str | None = capability
         self.mirror: str | None = mirror
+        self.lasting: bool = lasting
         self._validate: Callable[[Any], Any] | None = None
 
     def check(self, params: dict[str, Any]) -> None:
@@ -79,6 +82,7 @@ def _params(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]
 
 
 _STRING: Final = {"type": "string"}
+_BOOLEAN: Final = {"type": "boolean"}
 _OBJECT: Final = {"type": "object"}
 # The answers to a server's questions (basic/patterns/mrtr): objects by key.
 _RETRY: Final = {"inputResponses": {"type": "object", "additionalProperties": _OBJECT}, "requestState": _STRING}
@@ -100,6 +104,20 @@ METHODS: Final[dict[str, Method]] = {
                 context=_params(arguments={"type": "object", "additionalProperties": _STRING}),
             ),
             capability="completions",
+        ),
+        Method(
+            "subscriptions/listen",
+            _params(
+                ("notifications",),
+                notifications=_params(
+                    toolsListChanged=_BOOLEAN,
+                    promptsListChanged=_BOOLEAN,
+                    resourcesListChanged=_BOOLEAN,
+                    resourceSubscriptions={"type": "array", "items": _STRING},
+                ),
+            ),
+            eras=_MODERN,
+            lasting=True,
         ),
         Method("tools/list", _PAGE, capability="tools"),
         Method(

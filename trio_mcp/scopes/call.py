@@ -16,7 +16,7 @@ import trio
 from ..protocol.envelope import RequestId, encode_notification
 from ..protocol.meta import RequestMeta
 
-__all__ = ["Call", "Outlet", "Settlement", "run_call"]
+__all__ = ["Call", "LastingCall", "Outlet", "Settlement", "run_call"]
 
 
 class Settlement(Enum):
@@ -129,6 +129,33 @@ class Call:
             await self.outlet.send(encode_notification(method, params))
         else:
             await trio.lowlevel.checkpoint()
+
+
+class LastingCall(Call):
+    """A call that lasts until somebody ends it, and takes no place of an executor: it waits, it does not work.
+
+    Attributes:
+        ended: Whether the server ended it.
+    """
+
+    __slots__ = ("_on_end", "ended")
+
+    def __init__(self, id: RequestId, method: str, params: dict[str, Any], meta: RequestMeta, outlet: Outlet) -> None:
+        super().__init__(id, method, params, meta, outlet)
+        self.ended: bool = False
+        self._on_end: Callable[[], None] | None = None
+
+    def on_end(self, fn: Callable[[], None]) -> None:
+        """Have `fn` called when the server ends; at once if it has."""
+        self._on_end = fn
+        if self.ended:
+            fn()
+
+    def end(self) -> None:
+        """The server ends: let the call finish with its result."""
+        self.ended = True
+        if self._on_end is not None:
+            self._on_end()
 
 
 Work = Callable[[Call], Awaitable[bytes]]

@@ -26,7 +26,7 @@ from ..protocol.jsontext import check_written, dumps, shorten
 from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
 from ..protocol.methods import METHODS
 from ..protocol.revisions import ERAS, Era, check_version, era_of
-from ..scopes.call import Call, Outlet, run_call
+from ..scopes.call import Call, LastingCall, Outlet, run_call
 from ..scopes.executor import Executor
 from ..scopes.groups import only_exception, unwrapped
 from .handlers import HANDLERS, error_result
@@ -87,6 +87,8 @@ class Engine:
         if row.capability is not None and row.capability not in self.registry.capabilities:
             raise MethodNotFound(f"Method not found: {request.method}; this server has no {row.capability}")
         row.check(request.params)
+        if row.lasting:
+            return LastingCall(request.id, request.method, request.params, meta, outlet)
         return Call(request.id, request.method, request.params, meta, outlet, self.limits.request_timeout)
 
     def _no_legacy(self, request: Request) -> ProtocolError:

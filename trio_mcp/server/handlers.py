@@ -14,6 +14,7 @@ from ..protocol.uri_template import Climbs
 from ..scopes.call import Call
 from .completion import complete
 from .context import Context
+from .listening import listen
 from .outcome import prompt_result, read_result, tool_result
 from .registry import Prompt, Resource, did_you_mean
 from .rounds import InputRequired
@@ -151,6 +152,7 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
 HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] = {
     "server/discover": discover,
     "completion/complete": complete,
+    "subscriptions/listen": listen,
     "tools/list": list_items,
     "tools/call": call_tool,
     "resources/list": list_items,

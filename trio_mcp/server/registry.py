@@ -115,11 +115,11 @@ class Registry:
     def _capabilities(self) -> dict[str, Any]:
         out: dict[str, Any] = {}
         if self.tools:
-            out["tools"] = {}
+            out["tools"] = {"listChanged": True}
         if self.resources or self.templates:
-            out["resources"] = {}
+            out["resources"] = {"subscribe": True, "listChanged": True}
         if self.prompts:
-            out["prompts"] = {}
+            out["prompts"] = {"listChanged": True}
         if self.prompts or self.templates:
             out["completions"] = {}
         out["logging"] = {}

@@ -10,7 +10,9 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
+from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
 from ..protocol.revisions import MODERN
+from ..scopes.notices import Notices
 from .completion import CompletionKey, check_completion
 from .lifespan import LifespanT
 from .outcome import output_of
@@ -102,6 +104,7 @@ class ServerBase(Generic[LifespanT]):
         self._completions: dict[CompletionKey, Handler] = {}
         self._registry: Registry | None = None
         self._open = False
+        self.notices: Notices = Notices(limits.listeners)
 
     def __repr__(self) -> str:
         counts = f"{len(self._tools)} tools, {len(self._resources) + len(self._templates)} resources"
@@ -139,7 +142,8 @@ class ServerBase(Generic[LifespanT]):
             )
         self._open = True
         try:
-            yield
+            with self.notices.open():
+                yield
         finally:
             self._open = False
 
@@ -232,7 +236,7 @@ class ServerBase(Generic[LifespanT]):
             if annotations:
                 wire["annotations"] = annotations
             self._tools[handler.name] = Tool(handler, wire, output, _timeout(handler, timeout))
-            self._registry = None
+            self._changed("tools")
             return function
 
         return register if fn is None else register(_function(fn, "tool"))
@@ -294,7 +298,7 @@ class ServerBase(Generic[LifespanT]):
             hints = _cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
             entry = Resource(handler, uri, template, wire, mime_type, _timeout(handler, timeout), hints)
             (self._templates if template else self._resources)[uri] = entry
-            self._registry = None
+            self._changed("resources")
             return function
 
         return register
@@ -363,7 +367,7 @@ class ServerBase(Generic[LifespanT]):
                     for item in handler.parameters
                 ]
             self._prompts[handler.name] = Prompt(handler, wire, _timeout(handler, timeout))
-            self._registry = None
+            self._changed("prompts")
             return function
 
         return register if fn is None else register(_function(fn, "prompt"))
@@ -401,7 +405,7 @@ class ServerBase(Generic[LifespanT]):
             KeyError: there is none of this name.
         """
         del self._tools[name]
-        self._registry = None
+        self._changed("tools")
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or template back.
@@ -411,6 +415,7 @@ class ServerBase(Generic[LifespanT]):
         """
         del (self._templates if uri in self._templates else self._resources)[uri]
         self._forget(uri)
+        self._changed("resources")
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt back.
@@ -420,10 +425,27 @@ class ServerBase(Generic[LifespanT]):
         """
         del self._prompts[name]
         self._forget(name)
+        self._changed("prompts")
 
     def _forget(self, ref: str) -> None:
         self._completions = {key: handler for key, handler in self._completions.items() if key[0] != ref}
+
+    def _changed(self, kind: str) -> None:
         self._registry = None
+        self.notices.publish(LIST_CHANGED[kind])
+
+    # -- telling those who listen
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell those who listen for it that what a resource holds has changed (subscriptions/listen).
+
+        Not async, never waits, callable from any thread. A listener that has not heard of the last change of this URI yet
+        hears of both as one. Changes of the lists (tools, resources, prompts) are told by themselves.
+
+        Args:
+            uri: Of a resource, or one that a template serves.
+        """
+        self.notices.publish(RESOURCE_UPDATED, uri)
 
 
 def _cache_hints(what: str, ttl: float, scope: str) -> dict[str, Any]:

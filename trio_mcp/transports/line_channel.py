@@ -29,6 +29,7 @@ from ..protocol.envelope import (
 )
 from ..protocol.framing import TOO_LONG
 from ..protocol.jsontext import shorten
+from ..protocol.listening import SUBSCRIPTION_ID
 from ..protocol.meta import LOG_LEVELS
 from .link import Link
 
@@ -180,6 +181,13 @@ class LineChannel(Channel):
                 if listener.log is not None and rank >= LOG_LEVELS[listener.log_level]:
                     pending.events.append(message)
                     pending.changed.unpark_all()
+
+        else:
+            meta = message.params.get("_meta")
+            id = meta.get(SUBSCRIPTION_ID) if type(meta) is dict else None
+            pending = self._pending.get(id) if is_request_id(id) else None  # type: ignore[arg-type]
+            if pending is not None and pending.listener.changes is not None:
+                pending.listener.changes(message)
 
     def _odd(self, text: str) -> None:
         self._note = text

@@ -22,11 +22,12 @@ from ..protocol.envelope import (
     Request,
     RequestId,
     encode_error,
+    encode_notification,
     is_request_id,
     parse_message,
 )
 from ..protocol.framing import TOO_LONG
-from ..scopes.call import Call
+from ..scopes.call import Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
 from ..server.engine import Engine
@@ -47,6 +48,7 @@ class _Connection:
         # Every call starts from the context that the connection was opened in, never from that of another call.
         self._context = contextvars.copy_context()
         self._idle = trio.Event()
+        self._ending = False
 
     # -- what a call needs of its transport
 
@@ -87,6 +89,10 @@ class _Connection:
             if request.id in self._calls:
                 raise InvalidRequest("Invalid request: a request with this id is still under way")
             call = self._engine.prepare(request, self)
+            if isinstance(call, LastingCall):
+                self._calls[call.id] = call
+                self._context.run(self._nursery.start_soon, self._last, call)
+                return
             await self._executor.wait_room()
             self._calls[call.id] = call
             try:
@@ -128,6 +134,20 @@ class _Connection:
             self._executor.release()
             self._check_idle()
 
+    async def _last(self, call: LastingCall) -> None:
+        """Run a call that takes no place."""
+        if self._ending:
+            call.end()
+        try:
+            await self._engine.run(call)
+            if call.ended and call.settlement is Settlement.ANSWERED:
+                # The result says it, and the notification too (basic/patterns/cancellation): clients look for either.
+                ended = {"requestId": call.id, "reason": "the server ends"}
+                self._link.post(encode_notification("notifications/cancelled", ended))
+        finally:
+            self._calls.pop(call.id, None)
+            self._check_idle()
+
     def _notified(self, message: Notification) -> None:
         if message.method != "notifications/cancelled":
             return
@@ -155,6 +175,13 @@ class _Connection:
         await self._link.wait_room()
 
     # -- ending
+
+    def end(self) -> None:
+        """The end begins: calls that only wait have nothing to wait for any more."""
+        self._ending = True
+        for call in self._calls.values():
+            if isinstance(call, LastingCall):
+                call.end()
 
     def _check_idle(self) -> None:
         if not self._calls:
@@ -197,11 +224,14 @@ async def serve_lines(
         async with trio.open_nursery() as outer:
             with trio.CancelScope(shield=True) as life:
                 reader_scope = trio.CancelScope()
+                connection: _Connection | None = None
 
                 def end() -> None:
                     # Sync, so it works in a task that is being cancelled: from here on the shield has a deadline.
                     reader_scope.cancel()
                     life.deadline = min(life.deadline, trio.current_time() + drain)
+                    if connection is not None:
+                        connection.end()
 
                 async def await_cancel() -> None:
                     try:
@@ -210,7 +240,6 @@ async def serve_lines(
                         end()
 
                 outer.start_soon(await_cancel)
-                connection: _Connection | None = None
                 try:
                     async with trio.open_nursery() as nursery:
                         connection = _Connection(engine, link, nursery)

@@ -303,6 +303,7 @@ class _Edge:
     def drain(self) -> None:
         """Let every connection finish what it answers."""
         self._draining = True
+        self._endpoint.drain()
         for connection in list(self._live):
             connection.drain()
 

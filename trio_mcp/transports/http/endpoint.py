@@ -17,7 +17,7 @@ from ...protocol.envelope import BadMessage, Notification, Request, encode_error
 from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
-from ...scopes.call import Call
+from ...scopes.call import Call, LastingCall
 from ...server.engine import Engine
 from .exchange import EMPTY, Exchange
 
@@ -44,6 +44,14 @@ class Endpoint:
         self.path: str = path
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
+        self._lasting: dict[LastingCall, None] = {}
+        self._draining = False
+
+    def drain(self) -> None:
+        """The end begins: calls that only wait finish now."""
+        self._draining = True
+        for call in self._lasting:
+            call.end()
 
     def refuse(self, method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | Accepts:
         """Judge a head before its body is read."""
@@ -86,11 +94,36 @@ class Endpoint:
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
         try:
-            await self._run(exchange, call, outlet)
+            if isinstance(call, LastingCall):
+                await self._last(exchange, call, outlet)
+            else:
+                await self._run(exchange, call, outlet)
         finally:
             # Cycles would leave the request to the garbage collector.
             exchange.on_gone = exchange.on_silence = None
             outlet.call = None
+
+    async def _last(self, exchange: Exchange, call: LastingCall, outlet: _HttpOutlet) -> None:
+        """Run a call that takes no place and answers with a stream."""
+        if exchange.left():
+            return
+        if not outlet.may_stream:
+            error = InvalidRequest(f"{call.method} answers with a stream: the request must accept text/event-stream")
+            exchange.respond(406, encode_error(call.id, error))
+            return
+        exchange.on_silence = outlet.silent
+        exchange.on_gone = outlet.cancel
+        outlet.call = call
+        self._lasting[call] = None
+        if self._draining:
+            call.end()
+        try:
+            await self.engine.run(call)
+            await exchange.wait_room()
+        finally:
+            del self._lasting[call]
+        if not exchange.done and not exchange.gone:
+            outlet.abandon()
 
     async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
         executor = self.engine.executor
@@ -129,11 +162,11 @@ class Endpoint:
 class _HttpOutlet:
     """Where the messages of one call go: a plain answer, or an event stream once there is more to say."""
 
-    __slots__ = ("_exchange", "_may_stream", "call", "stream_only")
+    __slots__ = ("_exchange", "call", "may_stream", "stream_only")
 
     def __init__(self, exchange: Exchange, accepts: Accepts) -> None:
         self._exchange = exchange
-        self._may_stream = accepts.sse
+        self.may_stream = accepts.sse
         self.stream_only = not accepts.json
         self.call: Call | None = None
 
@@ -145,7 +178,7 @@ class _HttpOutlet:
     def stream(self) -> bool:
         """Make the response an event stream, if the client takes one."""
         exchange = self._exchange
-        if not exchange.streaming and self._may_stream and not exchange.done:
+        if not exchange.streaming and self.may_stream and not exchange.done:
             exchange.start_stream()
         return exchange.streaming
 
