@@ -11,7 +11,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import Change, Changes, Client, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+    from .client import (
+        Change,
+        Changes,
+        Client,
+        PromptArgument,
+        PromptInfo,
+        ResourceInfo,
+        ResourceTemplateInfo,
+        ToolInfo,
+    )
     from .connect import ClientOptions, ConnectedClient, Target, connect_client, open_client
     from .errors import (
         ConnectionClosed,
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
     from .server.completion import Completion
     from .server.context import Context
     from .server.rounds import Elicited, InputRequired, Question, form_question
+    from .server.signature import Header
     from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
 
@@ -72,6 +82,7 @@ __all__ = [
     "Elicited",
     "EmbeddedResource",
     "GetPromptResult",
+    "Header",
     "HeaderMismatch",
     "HttpError",
     "HttpServer",
@@ -171,6 +182,7 @@ _MODULES = {
     "InputRequired": "server.rounds",
     "Question": "server.rounds",
     "form_question": "server.rounds",
+    "Header": "server.signature",
     "Change": "client",
     "Changes": "client",
     "Client": "client",

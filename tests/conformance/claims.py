@@ -37,6 +37,8 @@ CLAIMS: Final[dict[tuple[str, str], frozenset[str]]] = {
             "caching",
             "completion-complete",
             "http-header-validation",
+            "http-custom-header-server-validation",
+            "json-schema-2020-12",
             "input-required-result-basic-elicitation",
             "input-required-result-basic-sampling",
             "input-required-result-basic-list-roots",

@@ -12,7 +12,7 @@ import io
 import sys
 import wave
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import trio
 
@@ -21,6 +21,7 @@ from trio_mcp import (
     Context,
     Elicited,
     EmbeddedResource,
+    Header,
     HttpServer,
     Image,
     InputRequired,
@@ -59,6 +60,58 @@ server = Server(
 
 
 # -- tools
+
+
+@server.tool
+async def test_trigger_tool_change() -> str:
+    """Change the list of tools."""
+    server.tool(silence, name="test_passing")
+    server.remove_tool("test_passing")
+    return "The list has changed."
+
+
+@server.tool
+async def test_trigger_prompt_change() -> str:
+    """Change the list of prompts."""
+    server.prompt(lambda: "Gone.", name="test_passing")
+    server.remove_prompt("test_passing")
+    return "The list has changed."
+
+
+@server.tool
+async def test_custom_header(region: Annotated[str, Header("Region")]) -> str:
+    """Take an argument that travels in a header, too."""
+    return region
+
+
+@server.tool(
+    input_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            }
+        },
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    }
+)
+async def json_schema_2020_12_tool(**contact: Any) -> str:
+    """Tool with JSON Schema 2020-12 features."""
+    return f"{len(contact)} arguments"
 
 
 @server.tool

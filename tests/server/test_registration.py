@@ -258,7 +258,10 @@ REFUSED = [
     ),
     (positional, "tool 'positional': parameter 'a' is positional-only; arguments come by name"),
     (variable, "tool 'variable': parameter '*args': a variable number of arguments cannot be described"),
-    (keywords, "tool 'keywords': parameter '**kwargs': arguments of any name cannot be described"),
+    (
+        keywords,
+        "tool 'keywords': parameter '**kwargs': arguments of any name cannot be described; input_schema=… says what they are",
+    ),
     (callback, "tool 'callback': parameter 'then': the name 'Callback' in 'Callback' cannot be resolved"),
     (opaque, "tool 'opaque': parameter 'thing': the name 'threading' in 'threading.Lock' cannot be resolved"),
     (function_type, "tool 'function_type': parameter 'then': functools.partial[int] cannot be expressed as JSON"),

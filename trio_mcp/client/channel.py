@@ -73,6 +73,10 @@ class Channel(ABC):
             ConnectionClosed: the connection ended first.
         """
 
+    def learn_tools(self, tools: list[Any]) -> list[Any]:
+        """Hear of the tools of the server, as they came; return those that can be called this way."""
+        return tools
+
     @property
     @abstractmethod
     def peer(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import trio
 
 from ..errors import (
+    HeaderMismatch,
     InvalidParams,
     InvalidRequest,
     InvalidResponse,
@@ -196,15 +197,25 @@ class Client:
             ToolError: with the text of the failed result, if asked for.
             MCPError: as for `request`.
         """
-        result = await self.request(
-            "tools/call",
-            {"name": name, "arguments": arguments or {}},
-            timeout=timeout,
-            on_progress=on_progress,
-            on_log=on_log,
-            log_level=log_level,
-            meta=meta,
-        )
+
+        async def call() -> dict[str, Any]:
+            return await self.request(
+                "tools/call",
+                {"name": name, "arguments": arguments or {}},
+                timeout=timeout,
+                on_progress=on_progress,
+                on_log=on_log,
+                log_level=log_level,
+                meta=meta,
+            )
+
+        try:
+            result = await call()
+        except HeaderMismatch:
+            # Arguments that go into headers are known from the list, and may have changed since (streamable-http, section
+            # Client Behavior). Nothing has run: the server refused before.
+            await self.list_tools(timeout=timeout)
+            result = await call()
         answer = CallToolResult.from_wire(result)
         if answer.is_error and raise_on_error:
             raise ToolError(answer.text or f"tool {name!r} failed")
@@ -366,7 +377,8 @@ class Client:
         params: dict[str, Any] = {}
         for _ in range(self.limits.client_pages):
             result = await self.request(method, params, timeout=timeout)
-            out += [read(item) for item in require(result, key, list, method)]
+            items = require(result, key, list, method)
+            out += [read(item) for item in (self._channel.learn_tools(items) if key == "tools" else items)]
             cursor = result.get("nextCursor")
             # Only a missing cursor is the end; the empty string is one (utilities/pagination).
             if cursor is None:

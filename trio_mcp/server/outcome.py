@@ -6,6 +6,8 @@ import types
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from ..convert.codec import Codec, Mismatch, Problem
+from ..convert.compiler import AnyCodec, Compiler
+from ..convert.json_schema import BadSchema, CheckedCodec, GivenSchema
 from ..convert.scalars import plain_text
 from ..protocol.content import (
     Audio,
@@ -167,16 +169,25 @@ def _message(value: Any, fallback: Codec) -> PromptMessage:
     return PromptMessage(blocks[0])
 
 
-def output_of(handler: Handler, structured: bool | None) -> tuple[Codec | None, dict[str, Any] | None]:
+def output_of(
+    handler: Handler, structured: bool | None, given: dict[str, Any] | None = None
+) -> tuple[Codec | None, dict[str, Any] | None]:
     """The codec and the schema of a tool's structured result, or Nones.
 
     Args:
         handler: The tool's function.
+        given: A schema that the user wrote: it is the one that counts.
         structured: True asks for a structured result (text, too), False for none; None decides by the return type.
 
     Raises:
-        RegistrationError: the return type cannot be expressed as JSON.
+        RegistrationError: the return type cannot be expressed as JSON, or the given schema cannot be checked.
     """
+    if given is not None:
+        try:
+            checked = CheckedCodec(AnyCodec(Compiler(output=True)), GivenSchema(given))
+        except BadSchema as exc:
+            raise handler.error(f"output_schema: {exc}") from None
+        return checked, checked.schema()
     annotation = handler.returns
     # These promise nothing that a schema could say, and are what people write for lists that mix content.
     unannotated = annotation in (Handler.UNANNOTATED, Any, object, list, tuple) or annotation == list[Any]

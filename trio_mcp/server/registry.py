@@ -10,6 +10,7 @@ from typing import Any, Final
 from ..convert.codec import Codec
 from ..errors import RegistrationError
 from ..limits import Limits
+from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params
 from ..protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
@@ -22,13 +23,18 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 class Tool:
     """A registered tool: `wire` is its definition as `tools/list` shows it.
 
-    `output` is the codec of its structured result; None when it returns content blocks, text or nothing.
+    `headers` are the arguments that travel in headers, too. `output` is the codec of its structured result; None when it
+    returns content blocks, text or nothing.
     """
 
-    __slots__ = ("handler", "name", "output", "timeout", "wire")
+    __slots__ = ("handler", "headers", "name", "output", "timeout", "wire")
 
     def __init__(self, handler: Handler, wire: dict[str, Any], output: Codec | None, timeout: float | None) -> None:
         self.handler: Handler = handler
+        try:
+            self.headers: tuple[HeaderParam, ...] = header_params(handler.input_schema)
+        except InvalidHeader as exc:
+            raise handler.error(str(exc)) from None
         self.name: str = handler.name
         self.wire: dict[str, Any] = wire
         self.output: Codec | None = output

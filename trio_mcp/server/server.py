@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
@@ -14,17 +13,16 @@ from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
 from ..protocol.revisions import MODERN
 from ..scopes.notices import Notices
 from .completion import CompletionKey, check_completion
+from .definitions import CacheScope, Icons, a_function, a_timeout, cache_hints, check_variables, definition
 from .lifespan import LifespanT
 from .outcome import output_of
 from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
 from .rounds import state_keys as make_state_keys
-from .signature import Handler, caller_names, title_of
+from .signature import Handler, caller_names
 
 __all__ = ["ServerBase"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Icons = Sequence[dict[str, Any]]
-CacheScope = Literal["public", "private"]
 
 
 class ServerBase(Generic[LifespanT]):
@@ -95,7 +93,7 @@ class ServerBase(Generic[LifespanT]):
             raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
         self.page_size: int = page_size
         self.state_keys: list[bytes] = make_state_keys(state_keys)
-        self.hints: dict[str, Any] = _cache_hints("Server", cache_ttl, cache_scope)
+        self.hints: dict[str, Any] = cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
@@ -163,6 +161,8 @@ class ServerBase(Generic[LifespanT]):
         description: str | None = None,
         annotations: dict[str, Any] | None = None,
         structured: bool | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
@@ -179,6 +179,8 @@ class ServerBase(Generic[LifespanT]):
         description: str | None = None,
         annotations: dict[str, Any] | None = None,
         structured: bool | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
@@ -194,6 +196,8 @@ class ServerBase(Generic[LifespanT]):
         description: str | None = None,
         annotations: dict[str, Any] | None = None,
         structured: bool | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
@@ -211,6 +215,9 @@ class ServerBase(Generic[LifespanT]):
             annotations: Hints: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.
             structured: Whether the result has structured content and an output schema. None: yes, unless the return
                 type is text, None, content blocks, or missing.
+            input_schema: A JSON Schema (2020-12) of your own for the arguments, of type object. They are checked against it
+                first; the function may take `**arguments`.
+            output_schema: One for the structured result; what does not fit is logged and not sent.
             timeout: Seconds that one call may run; otherwise `limits.request_timeout`.
             icons: As in basic/index, section `icons`.
             meta: The tool's `_meta`.
@@ -224,22 +231,22 @@ class ServerBase(Generic[LifespanT]):
         names = caller_names(1)
 
         def register(function: Any) -> Any:
-            handler = Handler(function, "tool", name, names)
+            handler = Handler(function, "tool", name, names, input_schema)
             check_name("tool", handler.name)
             if handler.name in self._tools:
                 raise handler.error("a tool of this name is registered already")
-            output, schema = output_of(handler, structured)
-            wire = _definition(handler, title, description, icons, meta)
+            output, schema = output_of(handler, structured, output_schema)
+            wire = definition(handler, title, description, icons, meta)
             wire["inputSchema"] = handler.input_schema
             if schema is not None:
                 wire["outputSchema"] = schema
             if annotations:
                 wire["annotations"] = annotations
-            self._tools[handler.name] = Tool(handler, wire, output, _timeout(handler, timeout))
+            self._tools[handler.name] = Tool(handler, wire, output, a_timeout(handler, timeout))
             self._changed("tools")
             return function
 
-        return register if fn is None else register(_function(fn, "tool"))
+        return register if fn is None else register(a_function(fn, "tool"))
 
     def resource(
         self,
@@ -289,14 +296,14 @@ class ServerBase(Generic[LifespanT]):
             handler = Handler(function, "resource", name, names)
             if uri in self._resources or uri in self._templates:
                 raise handler.error(f"a resource at {uri!r} is registered already")
-            _check_variables(handler, uri, template.names if template else (), template.optional if template else ())
-            wire = _definition(handler, title, description, icons, meta)
+            check_variables(handler, uri, template.names if template else (), template.optional if template else ())
+            wire = definition(handler, title, description, icons, meta)
             wire["uriTemplate" if template else "uri"] = uri
             for key, value in (("mimeType", mime_type), ("annotations", annotations), ("size", size)):
                 if value is not None and not (key == "size" and template):
                     wire[key] = value
-            hints = _cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
-            entry = Resource(handler, uri, template, wire, mime_type, _timeout(handler, timeout), hints)
+            hints = cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
+            entry = Resource(handler, uri, template, wire, mime_type, a_timeout(handler, timeout), hints)
             (self._templates if template else self._resources)[uri] = entry
             self._changed("resources")
             return function
@@ -356,7 +363,7 @@ class ServerBase(Generic[LifespanT]):
             check_name("prompt", handler.name)
             if handler.name in self._prompts:
                 raise handler.error("a prompt of this name is registered already")
-            wire = _definition(handler, title, description, icons, meta)
+            wire = definition(handler, title, description, icons, meta)
             if handler.parameters:
                 wire["arguments"] = [
                     {
@@ -366,11 +373,11 @@ class ServerBase(Generic[LifespanT]):
                     }
                     for item in handler.parameters
                 ]
-            self._prompts[handler.name] = Prompt(handler, wire, _timeout(handler, timeout))
+            self._prompts[handler.name] = Prompt(handler, wire, a_timeout(handler, timeout))
             self._changed("prompts")
             return function
 
-        return register if fn is None else register(_function(fn, "prompt"))
+        return register if fn is None else register(a_function(fn, "prompt"))
 
     def completion(self, ref: str, argument: str, /) -> Callable[[F], F]:
         """Register what completes an argument: `@server.completion("greet", "name")`.
@@ -446,50 +453,3 @@ class ServerBase(Generic[LifespanT]):
             uri: Of a resource, or one that a template serves.
         """
         self.notices.publish(RESOURCE_UPDATED, uri)
-
-
-def _cache_hints(what: str, ttl: float, scope: str) -> dict[str, Any]:
-    if not (ttl >= 0 and math.isfinite(ttl)) or scope not in ("public", "private"):
-        raise RegistrationError(
-            f"{what}: expected cache_ttl in seconds, 0 or more, and cache_scope 'public' or 'private', got {ttl!r}, {scope!r}"
-        )
-    return {"ttlMs": round(ttl * 1000), "cacheScope": scope}
-
-
-def _function(fn: Any, kind: str) -> Any:
-    if isinstance(fn, str):
-        raise RegistrationError(f"@server.{kind}({fn!r}): the name goes into name=, as in @server.{kind}(name={fn!r})")
-    return fn
-
-
-def _definition(
-    handler: Handler, title: str | None, description: str | None, icons: Icons | None, meta: dict[str, Any] | None
-) -> dict[str, Any]:
-    wire: dict[str, Any] = {"name": handler.name, "title": title or title_of(handler.name)}
-    text = handler.text if description is None else description
-    if text:
-        wire["description"] = text
-    if icons:
-        wire["icons"] = list(icons)
-    if meta:
-        wire["_meta"] = meta
-    return wire
-
-
-def _timeout(handler: Handler, timeout: float | None) -> float | None:
-    if timeout is not None and not timeout > 0:
-        raise handler.error(f"timeout must be a positive number of seconds, got {timeout!r}")
-    return timeout
-
-
-def _check_variables(handler: Handler, uri: str, variables: Sequence[str], optional: Any) -> None:
-    names = {item.name for item in handler.parameters}
-    for name in variables:
-        if name not in names:
-            raise handler.error(f"{uri!r} has the variable {name!r}, the function has no such parameter")
-    for item in handler.parameters:
-        if item.name not in variables:
-            if item.required:
-                raise handler.error(f"parameter {item.name!r} is not a variable of {uri!r}")
-        elif item.name in optional and item.required:
-            raise handler.error(f"parameter {item.name!r} needs a default: {uri!r} lets a URI leave it out")

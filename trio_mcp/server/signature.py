@@ -14,6 +14,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import trio
@@ -21,14 +22,30 @@ import trio
 from ..convert.classes import with_default
 from ..convert.codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
 from ..convert.compiler import Compiler, description_of
+from ..convert.json_schema import BadSchema, GivenSchema
 from ..errors import RegistrationError
 from .context import is_context
 from .docstring import parse_docstring
 
-__all__ = ["Handler", "Parameter", "caller_names", "title_of"]
+__all__ = ["Handler", "Header", "Parameter", "caller_names", "title_of"]
 
 _EMPTY: Final = inspect.Parameter.empty
 _MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """In `Annotated`: over HTTP the argument travels in the header `Mcp-Param-<name>` as well, for proxies to route by.
+
+        async def query(region: Annotated[str, Header("Region")], sql: str): ...
+
+    For tools, and for text, integers and booleans (server/tools, section x-mcp-header).
+
+    Args:
+        name: The name behind `Mcp-Param-`.
+    """
+
+    name: str
 
 
 class Parameter:
@@ -44,7 +61,9 @@ class Parameter:
 
     __slots__ = ("codec", "description", "load", "name", "required", "schema")
 
-    def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
+    def __init__(
+        self, name: str, codec: Codec, default: Any, description: str | None, header: Header | None = None
+    ) -> None:
         self.name: str = name
         self.codec: Codec = codec
         self.load: Callable[[Any], Any] = codec.load
@@ -55,6 +74,8 @@ class Parameter:
             schema = with_default(schema, codec, default)
         if description and "description" not in schema:
             schema = {**schema, "description": description}
+        if header is not None:
+            schema = {**schema, "x-mcp-header": header.name}
         self.schema: JSONSchema = schema
 
 
@@ -85,8 +106,10 @@ class Handler:
         "_by_name",
         "_context",
         "_fills",
+        "_given",
         "_kind",
         "_localns",
+        "_rest",
         "fn",
         "input_schema",
         "is_async",
@@ -96,11 +119,22 @@ class Handler:
         "text",
     )
 
-    def __init__(self, fn: Any, kind: str, name: str | None, localns: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        kind: str,
+        name: str | None,
+        localns: Mapping[str, Any],
+        given: dict[str, Any] | None = None,
+    ) -> None:
         self._kind = kind
+        self._given: GivenSchema | None = None
+        self._rest = False
         self._localns = dict(localns)
         self.fn: Any = fn
         self.name: str = name if name is not None else _own_name(fn, kind)
+        if given is not None:
+            self._given = self._given_schema(given)
         target = _function_of(fn)
         signature = self._signature(fn, target)
         hints = self._hints(target, signature)
@@ -112,6 +146,9 @@ class Handler:
         self.parameters: list[Parameter] = []
         compiler = Compiler(localns=self._localns)
         for item in signature.parameters.values():
+            if item.kind is item.VAR_KEYWORD:
+                self._rest = True
+                continue
             annotation = hints.get(item.name, Any)
             if is_context(annotation):
                 if self._context is not None:
@@ -151,8 +188,11 @@ class Handler:
                 raise self.error(f"parameter {item.name!r} is positional-only; arguments come by name")
             if item.kind is item.VAR_POSITIONAL:
                 raise self.error(f"parameter '*{item.name}': a variable number of arguments cannot be described")
-            if item.kind is item.VAR_KEYWORD:
-                raise self.error(f"parameter '**{item.name}': arguments of any name cannot be described")
+            if item.kind is item.VAR_KEYWORD and self._given is None:
+                raise self.error(
+                    f"parameter '**{item.name}': arguments of any name cannot be described"
+                    + ("; input_schema=… says what they are" if self._kind == "tool" else "")
+                )
         return signature
 
     def _hints(self, target: Any, signature: inspect.Signature) -> dict[str, Any]:
@@ -191,9 +231,27 @@ class Handler:
         except Unsupported as exc:
             where = "".join(f" → {name}" for name in exc.where)
             raise self.error(f"parameter {item.name!r}{where}: {exc.message}") from None
-        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name))
+        header = next((note for note in notes if isinstance(note, Header)), None)
+        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name), header)
+
+    def _given_schema(self, given: dict[str, Any]) -> GivenSchema:
+        try:
+            schema = GivenSchema(given)
+        except BadSchema as exc:
+            raise self.error(f"input_schema: {exc}") from None
+        if schema.schema.get("type") != "object":
+            raise self.error('input_schema: arguments are an object: it needs "type": "object"')
+        return schema
 
     def _schema(self, compiler: Compiler) -> JSONSchema:
+        if self._given is not None:
+            names = {item.name for item in self.parameters}
+            for name in self._given.schema.get("properties", {}):
+                if name not in names and not self._rest:
+                    raise self.error(
+                        f"input_schema has the property {name!r}, the function has no such parameter; it may take **arguments"
+                    )
+            return self._given.schema
         schema: JSONSchema = {"type": "object"}
         if self.parameters:
             schema["properties"] = {item.name: item.schema for item in self.parameters}
@@ -225,6 +283,8 @@ class Handler:
         Raises:
             Mismatch: with one problem for each thing that is wrong.
         """
+        if self._given is not None:
+            self._given.check(arguments)
         values: dict[str, Any] = {}
         found: list[Problem] | None = None
         taken = 0
@@ -242,7 +302,9 @@ class Handler:
             except Mismatch as exc:
                 found = found or []
                 exc.under(name, found)
-        if taken < len(arguments):
+        if taken < len(arguments) and self._rest:
+            values.update((name, value) for name, value in arguments.items() if name not in self._by_name)
+        elif taken < len(arguments):
             found = found or []
             self._unexpected(arguments, found)
         if found:

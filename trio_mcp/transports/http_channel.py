@@ -32,6 +32,7 @@ from ..protocol.envelope import (
 from ..protocol.http import mirror_headers
 from ..protocol.jsontext import shorten
 from ..protocol.meta import PROTOCOL_VERSION
+from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params, param_headers
 from ..protocol.sse import EventTooLarge, SSEParser
 
 __all__ = ["HttpChannel", "open_http_channel"]
@@ -67,6 +68,8 @@ class HttpChannel(Channel):
         self._ids = itertools.count(1)
         self._closed = False
         self._note = ""
+        # The parameters that go into headers, by tool.
+        self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
 
     @property
     def peer(self) -> str:
@@ -88,10 +91,25 @@ class HttpChannel(Channel):
             params["_meta"]["progressToken"] = id
         body = encode_request(id, method, params, self._limits)
         headers = {**_FIXED, **mirror_headers(method, params, params["_meta"][PROTOCOL_VERSION])}
+        if method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
+            headers.update(param_headers(mirrored, params.get("arguments")))
         try:
             return await self._post(id, method, body, headers, listener)
         except httpx2.HTTPError as exc:
             raise ConnectionClosed(f"{method}: {self._url}: {_reason(exc)}") from exc
+
+    def learn_tools(self, tools: list[Any]) -> list[Any]:
+        """A tool whose `x-mcp-header` breaks the rules is left out (section Schema Extension)."""
+        out: list[Any] = []
+        for tool in tools:
+            if isinstance(tool, dict) and isinstance(tool.get("inputSchema"), dict):
+                try:
+                    self._mirrored[str(tool.get("name"))] = header_params(tool["inputSchema"])
+                except (InvalidHeader, RecursionError) as exc:
+                    logger.warning("%s: the tool %s is left out: %s", self._url, shorten(tool.get("name")), exc)
+                    continue
+            out.append(tool)
+        return out
 
     async def _post(
         self, id: RequestId, method: str, body: bytes, headers: dict[str, str], listener: Listener

@@ -15,6 +15,7 @@ from ...errors import InvalidRequest, ProtocolError, ServerBusy
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, parse_message
 from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror
+from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
 from ...scopes.call import Call, LastingCall
@@ -88,6 +89,10 @@ class Endpoint:
             if era_of(message.method, message.params) is Era.MODERN:
                 check_mirror(exchange.headers, message)
             call = self.engine.prepare(message, outlet)
+            if call.method == "tools/call":
+                tool = self.engine.registry.tools.get(call.params["name"])
+                if tool is not None and tool.headers:
+                    check_params(tool.headers, exchange.headers, call.params.get("arguments"))
         except ProtocolError as exc:
             exchange.respond(exc.http_status, encode_error(message.id, exc))
             return

@@ -1,0 +1,160 @@
+"""Parameters in headers (basic/transports/streamable-http, section Custom Headers from Tool Parameters)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.errors import HeaderMismatch
+from trio_mcp.protocol.param_headers import (
+    HeaderParam,
+    InvalidHeader,
+    check_params,
+    header_params,
+    param_headers,
+)
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def marked(kind: Any, name: Any = "Region", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": name, **more}
+
+
+def test_the_parameters_are_found_at_any_depth() -> None:
+    found = header_params(
+        schema(
+            region=marked("string"),
+            plain={"type": "string"},
+            inner={"type": "object", "properties": {"count": marked(["integer", "null"], "Count")}},
+            flag=marked("boolean", "F!#"),
+        )
+    )
+    assert found == (
+        HeaderParam("Mcp-Param-Region", ("region",), "string"),
+        HeaderParam("Mcp-Param-Count", ("inner", "count"), "integer"),
+        HeaderParam("Mcp-Param-F!#", ("flag",), "boolean"),
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        schema(a=marked("string", "")),
+        schema(a=marked("string", "two words")),
+        schema(a=marked("string", "a\r\nb")),
+        schema(a=marked("string", "é")),
+        schema(a=marked("string", 3)),
+        schema(a=marked("string", None)),
+        schema(a=marked("number")),
+        schema(a=marked("object")),
+        schema(a=marked("array")),
+        schema(a=marked(["string", "integer"])),
+        schema(a=marked(None)),
+        schema(a=marked("string"), b=marked("string", "REGION")),
+        schema(a={"type": "array", "items": marked("string")}),
+        schema(a={"anyOf": [marked("string"), {"type": "null"}]}),
+        schema(a={"type": "array", "items": schema(b=marked("string"))}),
+        {"type": "object", "$defs": {"x": marked("string")}},
+        {"type": "object", "additionalProperties": marked("string")},
+        {"type": "object", "allOf": [schema(a=marked("string"))]},
+        {"type": "object", "if": schema(a=marked("string"))},
+        {"type": "object", "patternProperties": {"x": marked("string")}},
+        {"type": "object", "x-mcp-header": "Region"},
+    ],
+)
+def test_a_mark_that_breaks_the_rules_is_an_error(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidHeader):
+        header_params(bad)
+
+
+def test_data_that_looks_like_a_mark_is_none() -> None:
+    assert header_params(schema(a={"type": "object", "default": marked("string"), "enum": [marked("x")]})) == ()
+    # A property of this name is a property.
+    assert header_params({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}) == ()
+
+
+PARAMS = header_params(
+    schema(text=marked("string", "Text"), number=marked("integer", "Number"), flag=marked("boolean", "Flag"))
+)
+ARGUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+        "number": st.none() | st.integers(-(2**53) + 1, 2**53 - 1),
+        "flag": st.none() | st.booleans(),
+    },
+)
+
+
+def sent(headers: dict[str, str]) -> dict[bytes, bytes]:
+    return {name.lower().encode(): value.encode("ascii") for name, value in headers.items()}
+
+
+@given(ARGUMENTS)
+def test_what_a_client_sends_a_server_accepts(arguments: dict[str, Any]) -> None:
+    headers = param_headers(PARAMS, arguments)
+    assert len(headers) == sum(value is not None for value in arguments.values())
+    check_params(PARAMS, sent(headers), arguments)
+
+
+@given(ARGUMENTS, ARGUMENTS)
+def test_other_arguments_are_refused(arguments: dict[str, Any], others: dict[str, Any]) -> None:
+    mine, theirs = ({k: v for k, v in each.items() if v is not None} for each in (arguments, others))
+    if mine == theirs:
+        check_params(PARAMS, sent(param_headers(PARAMS, theirs)), mine)
+    else:
+        with pytest.raises(HeaderMismatch):
+            check_params(PARAMS, sent(param_headers(PARAMS, theirs)), mine)
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "accepted"),
+    [
+        (b"42", 42, True),
+        (b"42.0", 42, True),
+        (b"4.2e1", 42, True),
+        (b"43", 42, False),
+        (b" 42", 42, False),
+        (b"4_2", 42, False),
+        (b"0x2a", 42, False),
+        (b"nan", 42, False),
+        (b"1e999", 42, False),
+        (b"9" * 5000, 42, False),
+        (b"true", True, True),
+        (b"True", True, False),
+        (b"1", True, False),
+        (b"=?base64?SGVsbG8=?=", "Hello", True),
+        (b"=?base64?SGVsbG8?=", "Hello", False),
+        (b"=?base64?SGVs!!!bG8=?=", "Hello", False),
+        (b"SGVsbG8=", "Hello", False),
+        (b"SGVsbG8=", "SGVsbG8=", True),
+        (b"=?base64?SGVsbG8=", "=?base64?SGVsbG8=", True),
+        (b"caf\xe9", "café", False),
+        (b"a\x00b", "a\x00b", False),
+        (b"", "", True),
+    ],
+)
+def test_how_a_header_is_compared(header: bytes, value: Any, accepted: bool) -> None:
+    params = header_params(schema(v=marked({bool: "boolean", int: "integer", str: "string"}[type(value)], "V")))
+    if accepted:
+        check_params(params, {b"mcp-param-v": header}, {"v": value})
+    else:
+        with pytest.raises(HeaderMismatch, match="Mcp-Param-V"):
+            check_params(params, {b"mcp-param-v": header}, {"v": value})
+
+
+@pytest.mark.parametrize("arguments", [None, {}, {"text": None}, {"text": [1]}, {"text": 1.5}])
+def test_a_value_that_is_not_there_or_of_another_type_has_no_header(arguments: Any) -> None:
+    assert param_headers(PARAMS, arguments) == {}
+    check_params(PARAMS, {}, arguments)
+
+
+def test_an_integer_that_not_everybody_can_hold_is_not_sent() -> None:
+    with pytest.raises(ValueError, match=r"number: 9007199254740992 does not fit into a header \(Mcp-Param-Number\)"):
+        param_headers(PARAMS, {"number": 2**53})

@@ -1,0 +1,177 @@
+"""Parameters of tools that travel in HTTP headers too: `x-mcp-header` (basic/transports/streamable-http, section Custom
+Headers from Tool Parameters).
+
+Both sides use the same rules: a server checks its tools with them when they are registered, a client leaves out tools that
+break them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from ..errors import HeaderMismatch
+from .http import decode_value, encode_value
+from .jsontext import shorten
+
+__all__ = ["HeaderParam", "InvalidHeader", "check_params", "header_params", "param_headers"]
+
+_KEY: Final = "x-mcp-header"
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_KINDS: Final = ("string", "integer", "boolean")
+# What these hold is data, not a schema.
+_DATA: Final = frozenset({"default", "const", "enum", "examples", "required"})
+_SAFE_INTEGER: Final = 2**53 - 1
+_MISSING: Final = object()
+
+
+class InvalidHeader(ValueError):
+    """An `x-mcp-header` breaks the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderParam:
+    """A parameter that is mirrored.
+
+    Attributes:
+        header: The whole name of the header.
+        path: Property names from the arguments to the value.
+        kind: "string", "integer" or "boolean".
+    """
+
+    header: str
+    path: tuple[str, ...]
+    kind: str
+
+    @property
+    def key(self) -> bytes:
+        """The header's name as servers look it up."""
+        return self.header.lower().encode()
+
+
+def header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
+    """The mirrored parameters of an input schema.
+
+    Raises:
+        InvalidHeader: a name is not a header token or comes twice, a parameter is not text, an integer or a boolean, or it is
+            not reachable through `properties` alone.
+    """
+    found = tuple(_walk(schema, (), True))
+    seen: set[str] = set()
+    for item in found:
+        if item.header.lower() in seen:
+            raise InvalidHeader(f"{'.'.join(item.path)}: the header {item.header} is taken by another parameter")
+        seen.add(item.header.lower())
+    return found
+
+
+def _walk(schema: Any, path: tuple[str, ...], reachable: bool) -> Iterator[HeaderParam]:
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _walk(item, path, False)
+    if not isinstance(schema, dict):
+        return
+    if _KEY in schema:
+        yield _param(schema, path, reachable)
+    for key, value in schema.items():
+        if key == "properties" and isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _walk(inner, (*path, name), reachable)
+        elif key in ("$defs", "definitions", "patternProperties", "dependentSchemas") and isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _walk(inner, (*path, name), False)
+        elif key not in _DATA and key != _KEY:
+            yield from _walk(value, path, False)
+
+
+def _param(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
+    name, where = schema[_KEY], ".".join(path) or "the schema"
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise InvalidHeader(f"{where}: {_KEY} must be the name of a header, got {shorten(name)}")
+    if not reachable or not path:
+        raise InvalidHeader(
+            f"{where}: {_KEY} {name!r} is only for properties that are reached through properties alone"
+        )
+    kind = schema.get("type")
+    kinds = [item for item in kind if item != "null"] if isinstance(kind, list) else [kind]
+    if len(kinds) != 1 or kinds[0] not in _KINDS:
+        raise InvalidHeader(
+            f"{where}: {_KEY} {name!r} is only for text, integers and booleans, got type {shorten(kind)}"
+        )
+    return HeaderParam(f"Mcp-Param-{name}", path, kinds[0])
+
+
+def _value(arguments: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(arguments, dict):
+            return _MISSING
+        arguments = arguments.get(name, _MISSING)
+    return _MISSING if arguments is None else arguments
+
+
+def _text(value: Any) -> str | None:
+    """The value in a header, not encoded; None when it is of no type that is mirrored."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def param_headers(params: Sequence[HeaderParam], arguments: Any) -> dict[str, str]:
+    """The headers that a client sends for these arguments.
+
+    Raises:
+        ValueError: an integer is outside what all parties can hold (2**53 - 1).
+    """
+    headers: dict[str, str] = {}
+    for item in params:
+        value = _value(arguments, item.path)
+        if type(value) is int and abs(value) > _SAFE_INTEGER:
+            raise ValueError(
+                f"{'.'.join(item.path)}: {value} does not fit into a header ({item.header}): at most 2**53 - 1"
+            )
+        text = _text(value)
+        if text is not None:
+            headers[item.header] = encode_value(text)
+    return headers
+
+
+def check_params(params: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Any) -> None:
+    """Check the headers of a call against its arguments (section Server Behavior for Custom Headers).
+
+    Raises:
+        HeaderMismatch: one is missing, malformed, or says something else.
+    """
+    for item in params:
+        value, raw = _value(arguments, item.path), headers.get(item.key)
+        where = ".".join(item.path)
+        if value is _MISSING:
+            if raw is not None:
+                raise HeaderMismatch(f"Header mismatch: {item.header} is there, but the body has no {where}")
+            continue
+        text = _text(value)
+        if text is None:
+            continue  # of a wrong type, and that is said with more words
+        if raw is None:
+            raise HeaderMismatch(f"Header mismatch: {item.header} is missing, the body has {shorten(value)}")
+        sent = decode_value(raw)
+        if sent is None:
+            raise HeaderMismatch(
+                f"Header mismatch: {item.header} holds characters that no header may hold, or bad Base64"
+            )
+        if sent != text and not (type(value) is int and _same_number(sent, value)):
+            raise HeaderMismatch(f"Header mismatch: {item.header} is {shorten(sent)}, the body has {shorten(value)}")
+
+
+def _same_number(text: str, value: int) -> bool:
+    # Nobody writes an integer in more digits than this, and parsing more costs time.
+    if len(text) > 64 or not re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d{1,3})?", text, re.ASCII):
+        return False
+    try:
+        return Decimal(text) == value
+    except InvalidOperation:
+        return False
