@@ -316,6 +316,23 @@ async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
         await healthy.aclose()
 
 
+async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its_places_back() -> None:
+    lab = Lab(write_stall=0.4, running=4)
+    async with open_server(lab.server) as engine, serving(engine) as site:
+        peer = H2Peer(await site.connect(), window=False, initial=0)
+        await peer.begin()
+        for id in range(4):
+            await peer.post(call(id, "chatter", progress=True, count=500, size=10_000))
+        await lab.wait("said", 400)
+        # All places are taken, and come back while the connection stays open.
+        await lab.wait("finally", 4, timeout=4)
+        healthy = await site.h2()
+        assert await healthy.echo("after") == "after"
+        assert engine.executor.statistics().running == 0
+        await healthy.aclose()
+        await peer.aclose()
+
+
 async def test_a_client_that_does_not_read_its_socket_counts_as_gone() -> None:
     lab = Lab(write_stall=0.4, idle_timeout=1)
     async with serving(lab.server) as site:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, Final
 
 import trio
 
 from ...errors import MCPError
+from ...limits import Limits
 from ...protocol.http import Accepts, Refusal, host_policy
 from ...server.engine import Engine, open_engine
 from ...server.server import ServerBase
@@ -23,6 +24,9 @@ from .exchange import JSON, Exchange
 __all__ = ["HttpApp"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
+
+_PIECE: Final = 65_536
+"""Bytes of one `http.response.body`: a peer that takes less in `write_stall` is as good as gone."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -118,7 +122,7 @@ class HttpApp:
                 verdict = read
             else:
                 body = read
-        exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits.write_buffer)
+        exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, exchange, receive)
             nursery.start_soon(_tick, exchange, endpoint)
@@ -180,21 +184,33 @@ def _fields(raw: Any) -> dict[bytes, bytes]:
     return out
 
 
+def _pieces(message: Message) -> Iterator[Message]:
+    """A long body in parts, so that a peer that reads slowly can be told from one that does not read."""
+    body = message.get("body", b"")
+    if len(body) <= _PIECE:
+        yield message
+        return
+    for start in range(0, len(body), _PIECE):
+        more = message.get("more_body", False) or start + _PIECE < len(body)
+        yield {"type": message["type"], "body": body[start : start + _PIECE], "more_body": more}
+
+
 class _AsgiExchange(Exchange):
     """One ASGI request, and its answer: messages wait here until the sender takes them."""
 
-    __slots__ = ("_changed", "_limit", "_out", "_over", "_size")
+    __slots__ = ("_changed", "_limit", "_out", "_over", "_size", "_stall")
 
-    def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limit: int) -> None:
+    def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limits: Limits) -> None:
         super().__init__(method, headers, body)
         self._out: deque[Message] = deque()
         self._size = 0
-        self._limit = limit
+        self._limit = limits.write_buffer
+        self._stall = limits.write_stall
         self._over = False
         self._changed = trio.lowlevel.ParkingLot()
 
     async def send_all(self, send: Send) -> None:
-        """Send what is posted, to the end of the answer."""
+        """Send what is posted, to the end of the answer, or until the peer takes nothing for too long."""
         while self._out or not (self._over or self.gone):
             if not self._out:
                 await self._changed.park()
@@ -202,7 +218,12 @@ class _AsgiExchange(Exchange):
             message = self._out.popleft()
             self._size -= len(message.get("body", b""))
             self._changed.unpark_all()
-            await send(message)
+            for piece in _pieces(message):
+                with trio.move_on_after(self._stall) as patience:
+                    await send(piece)
+                if patience.cancelled_caught:
+                    self.peer_gone()
+                    return
 
     def finish(self) -> None:
         """Nothing more is posted."""
