@@ -26,6 +26,8 @@ OLD_CALL = {
     **CALL,
     "params": {"name": "add", "_meta": {**META, "io.modelcontextprotocol/protocolVersion": "2025-11-25"}},
 }
+QUESTION = {"jsonrpc": "2.0", "id": 1, "result": {"requestState": "x", "resultType": "input_required"}}
+BAD_QUESTION = {"jsonrpc": "2.0", "id": 1, "result": {"requestState": 7, "resultType": "input_required"}}
 REFUSAL = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}}
 
 
@@ -38,6 +40,7 @@ def log_of(*bodies: tuple[str, dict[str, Any]]) -> list[Message]:
     [
         [("client", CALL), ("server", ANSWER)],
         [("client", CALL), ("server", REFUSAL)],
+        [("client", CALL), ("server", QUESTION)],
         [("client", CALL), ("client", CANCEL)],
         [("client", CALL_WITH_TOKEN), ("server", PROGRESS), ("server", ANSWER)],
         [("client", CALL), ("server", ANSWER), ("client", CANCEL)],  # too late, which is no fault
@@ -65,6 +68,7 @@ def test_right(schema: Schema, bodies: list[tuple[str, dict[str, Any]]]) -> None
         ),
         ([("client", CALL), ("server", {**ANSWER, "result": {"resultType": "complete"}})], '"content" is a required'),
         ([("client", CALL), ("server", {**ANSWER, "result": {"content": []}})], '"resultType" is a required property'),
+        ([("client", CALL), ("server", BAD_QUESTION)], "InputRequiredResult: "),
         ([("client", {**CALL, "params": {"_meta": META}}), ("server", ANSWER)], "ClientRequest: "),
         ([("client", CALL), ("server", {**REFUSAL, "error": {"code": -32602}})], '"message" is a required property'),
         ([("client", CALL), ("server", {**PROGRESS, "method": "notifications/none"})], "ServerNotification: "),

@@ -23,6 +23,8 @@ _RESULTS: Final = {
     "prompts/list": "ListPromptsResult",
     "prompts/get": "GetPromptResult",
 }
+# The requests that may be answered with questions instead.
+_ASKING: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 ALL_METHODS: Final = frozenset({*_RESULTS, "notifications/progress", "notifications/cancelled"})
 """What a conversation of these tests consists of."""
 HTTP_METHODS: Final = ALL_METHODS - {"notifications/cancelled"}
@@ -172,9 +174,13 @@ class _Connection:
             out = self._schema.errors("JSONRPCErrorResponse", body)
             name = _ERRORS.get(body["error"]["code"])
             return out + (self._schema.errors(name, body["error"]) if name else ["unknown error code"])
-        name = _RESULTS[self._methods[key]]
+        method = self._methods[key]
+        name = _RESULTS[method]
+        response = f"{name}Response"
+        if method in _ASKING and body["result"].get("resultType") == "input_required":
+            name = "InputRequiredResult"
         return (
             self._schema.errors("JSONRPCResultResponse", body)
-            + self._schema.errors(f"{name}Response", body)
+            + self._schema.errors(response, body)
             + self._schema.errors(name, body["result"])
         )

@@ -1,0 +1,229 @@
+"""Questions in several rounds, and changes that a client listens to, between other people's clients and servers and ours.
+
+All of it over stdio and over HTTP/1.1, with every message checked against the schema.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import StdioCommand, open_client
+
+from .serving import serving
+from .wire_log import REVISION, Message, Schema, methods, read_log
+
+pytestmark = pytest.mark.timeout(300)
+
+HERE = Path(__file__).parent
+
+FORMS: dict[str, dict[str, Any]] = {
+    "Who goes to Rome?": {"name": "Ada", "age": 36},
+    "Is that all?": {"sure": True},
+}
+ROOTS = [{"uri": "file:///home/ada", "name": "home"}]
+VERSE = ["assistant", "O Rome!", "poet"]
+WHO_ASKED = ["Who goes to Rome?", ["age", "name"]]
+SURE_ASKED = ["Is that all?", ["sure"]]
+VERSE_ASKED = [[{"role": "user", "content": {"type": "text", "text": "A verse on Rome for Ada."}}], 50]
+REALLY_ASKED = ["Really?", ["sure"]]
+
+ANSWERED = {
+    "revision": REVISION,
+    "plan": {
+        "number": 4711,
+        "who": ["accept", FORMS["Who goes to Rome?"]],
+        "sure": ["accept", FORMS["Is that all?"]],
+        "verse": VERSE,
+        "roots": ROOTS,
+    },
+    "declined": [{"type": "text", "text": "decline"}],
+    "asked": [WHO_ASKED, SURE_ASKED, VERSE_ASKED, "roots", REALLY_ASKED],
+}
+HEARD = {
+    "revision": REVISION,
+    "honored": {"toolsListChanged": True, "resourceSubscriptions": ["note://today"]},
+    "changes": [["ResourceUpdated", {"uri": "note://today"}], ["ToolsListChanged", {}]],
+    "new": ["shoot"],
+    "says": [{"type": "text", "text": "I am shoot"}],
+}
+CHANGES = [
+    ["notifications/subscriptions/acknowledged", None],
+    ["notifications/resources/updated", "note://today"],
+    ["notifications/tools/list_changed", None],
+]
+
+
+@pytest.fixture(params=["mcp", "typescript"])
+def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
+    """A command that starts a client of a peer, when what it does and its target are added."""
+    if request.param == "mcp":
+        return [python, str(HERE / "mcp_rounds_client.py")]
+    scripts: Path = request.getfixturevalue("scripts")
+    return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def over(request: pytest.FixtureRequest) -> str:
+    """The transport."""
+    return str(request.param)
+
+
+@contextmanager
+def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) -> Iterator[list[str]]:
+    """What a client is opened on, for a server with a tap before it: a command, or one URL."""
+    if over == "stdio":
+        yield [*tap, *server]
+    else:
+        with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
+            yield [proxy]
+
+
+def run(command: list[str]) -> Any:
+    """What a client prints."""
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=50, check=True).stdout)
+
+
+def marked(marks: Path) -> list[str]:
+    """What the server marked, in order."""
+    return marks.read_text().split()
+
+
+def plan_calls(messages: list[Message]) -> list[Any]:
+    """The parameters of each request for `plan`, in order."""
+    bodies = [message.body for message in messages if message.sender == "client" and not message.closed]
+    return [
+        body["params"] for body in bodies if body["method"] == "tools/call" and body["params"].get("name") == "plan"
+    ]
+
+
+def results(messages: list[Message], kind: str) -> list[Any]:
+    """All results of this type, in order."""
+    bodies = [message.body for message in messages if message.sender == "server"]
+    return [body["result"] for body in bodies if "result" in body and body["result"]["resultType"] == kind]
+
+
+def changes(messages: list[Message]) -> list[Any]:
+    """What the server told the listener: the method of each notification and the resource it is about, in order."""
+    bodies = [message.body for message in messages if message.sender == "server"]
+    return [[body["method"], body["params"].get("uri")] for body in bodies if "method" in body]
+
+
+def test_their_client_answers_our_server(
+    over: str,
+    their_client: list[str],
+    python: str,
+    tap: list[str],
+    http_tap: list[str],
+    marks: Path,
+    log: Path,
+    schema: Schema,
+) -> None:
+    with tapped(over, [python, str(HERE / "rounds_server.py")], tap, http_tap) as target:
+        assert run([*their_client, "ask", *target]) == ANSWERED
+    # One run for each of four questions and one to the end; what stands in `once` ran in the first of them only.
+    assert marked(marks) == ["run", "reserve", "run", "run", "run", "run"]
+    messages = read_log(log)
+    calls = plan_calls(messages)
+    assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 1, 1, 1]
+    states = [result["requestState"] for result in results(messages, "input_required")]
+    assert [params.get("requestState") for params in calls] == [None, *states[:4]]
+    assert not any("4711" in state or "Ada" in state for state in states)
+    assert schema.problems(messages) == []
+
+
+def test_their_client_listens_to_our_server(
+    over: str,
+    their_client: list[str],
+    python: str,
+    tap: list[str],
+    http_tap: list[str],
+    marks: Path,
+    log: Path,
+    schema: Schema,
+) -> None:
+    with tapped(over, [python, str(HERE / "rounds_server.py")], tap, http_tap) as target:
+        assert run([*their_client, "listen", *target]) == HEARD
+    messages = read_log(log)
+    assert "subscriptions/listen" in methods(messages)
+    assert changes(messages) == CHANGES
+    problems = schema.problems(messages)
+    if over == "http" and their_client[1].endswith(".mjs"):
+        # It closes the response, and says so in a POST of its own, too: on another connection, which the log cannot join.
+        assert problems.pop().startswith("client: cancels a request that was never made: ")
+    assert problems == []
+
+
+async def test_our_client_answers_their_server(
+    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    asked: list[Any] = []
+
+    async def elicit(params: dict[str, Any]) -> dict[str, Any] | bool:
+        asked.append([params["message"], sorted(params["requestedSchema"]["properties"])])
+        return FORMS.get(params["message"], False)
+
+    async def sample(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append([params["messages"], params["maxTokens"]])
+        return {"role": "assistant", "content": {"type": "text", "text": "O Rome!"}, "model": "poet"}
+
+    def roots() -> list[dict[str, Any]]:
+        asked.append("roots")
+        return ROOTS
+
+    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
+        command = StdioCommand(target) if over == "stdio" else target[0]
+        async with open_client(command, on_elicit=elicit, on_sample=sample, roots=roots) as client:
+            result = (await client.call_tool("plan", {"place": "Rome"}, raise_on_error=True)).structured_content
+            declined = (await client.call_tool("ask_once", raise_on_error=True)).text
+    assert result == {
+        "who": FORMS["Who goes to Rome?"],
+        "sure": FORMS["Is that all?"],
+        "verse": VERSE,
+        "roots": ROOTS,
+    }
+    assert declined == "decline"
+    # The second round has two questions, and they may be answered in any order.
+    assert asked[0] == WHO_ASKED
+    assert sorted(asked[1:3], key=str) == sorted([SURE_ASKED, VERSE_ASKED], key=str)
+    assert asked[3:] == ["roots", REALLY_ASKED]
+    assert marked(marks) == ["run"]
+    messages = read_log(log)
+    calls = plan_calls(messages)
+    assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 2, 1]
+    states = [result["requestState"] for result in results(messages, "input_required")]
+    assert [params.get("requestState") for params in calls] == [None, *states[:3]]
+    assert schema.problems(messages) == []
+
+
+async def test_our_client_listens_to_their_server(
+    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
+        async with open_client(StdioCommand(target) if over == "stdio" else target[0]) as client:
+            before = {tool.name for tool in await client.list_tools()}
+            async with client.listen(tools=True, uris=["note://today"]) as listening:
+                assert listening.agreed == HEARD["honored"]
+                await client.call_tool("touch", {"uri": "note://other"}, raise_on_error=True)
+                await client.call_tool("touch", {"uri": "note://today"}, raise_on_error=True)
+                with trio.fail_after(20):
+                    first = await anext(listening)
+                await client.call_tool("grow", {"name": "shoot"}, raise_on_error=True)
+                with trio.fail_after(20):
+                    second = await anext(listening)
+            assert [(first.kind, first.uri), (second.kind, second.uri)] == [
+                ("resource", "note://today"),
+                ("tools", None),
+            ]
+            assert {tool.name for tool in await client.list_tools()} - before == {"shoot"}
+            assert (await client.call_tool("shoot")).text == "I am shoot"
+    messages = read_log(log)
+    assert changes(messages) == CHANGES
+    assert schema.problems(messages) == []
