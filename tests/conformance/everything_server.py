@@ -73,7 +73,7 @@ async def test_trigger_tool_change() -> str:
 @server.tool
 async def test_trigger_prompt_change() -> str:
     """Change the list of prompts."""
-    server.prompt(lambda: "Gone.", name="test_passing")
+    server.prompt(name="test_passing")(lambda: "Gone.")
     server.remove_prompt("test_passing")
     return "The list has changed."
 

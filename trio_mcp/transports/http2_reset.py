@@ -12,6 +12,7 @@ from typing import Any, Final
 import h2.errors
 import h2.events
 import h2.exceptions
+import httpcore2
 import httpcore2._async.http2 as http2
 import trio
 from h2.settings import ChangedSetting, SettingCodes
@@ -19,6 +20,9 @@ from h2.settings import ChangedSetting, SettingCodes
 __all__ = ["install"]
 
 _PATIENCE: Final = 1.0
+"""Seconds for a reset to go out."""
+_STALL: Final = 5.0
+"""Seconds for one write, of at most a frame of each stream."""
 _closed: Any = http2.AsyncHTTP2Connection._response_closed
 
 
@@ -37,6 +41,20 @@ async def _response_closed(self: Any, stream_id: int) -> None:
     await _closed(self, stream_id)
 
 
+_written: Any = http2.AsyncHTTP2Connection._write_outgoing_data
+
+
+async def _write_outgoing_data(self: Any, request: Any) -> None:
+    # What is taken out to be written belongs to every stream of the connection. If the call that happens to write it is
+    # cancelled in between, the others wait for ever for answers to requests that were never sent.
+    with trio.move_on_after(_STALL, shield=True) as patience:
+        await _written(self, request)
+    if patience.cancelled_caught:
+        self._write_exception = httpcore2.WriteTimeout(f"the server took nothing for {_STALL:g} s")
+        self._connection_error = True
+        raise self._write_exception
+
+
 _settled: Any = http2.AsyncHTTP2Connection._receive_remote_settings_change
 
 
@@ -51,7 +69,8 @@ async def _receive_remote_settings_change(self: Any, event: h2.events.RemoteSett
 
 
 def install() -> None:
-    """Have httpcore2 reset streams that are left, and make several requests at once where the server sets no limit."""
+    """Have httpcore2 reset streams that are left, write whole frames, and make several requests at once."""
+    http2.AsyncHTTP2Connection._write_outgoing_data = _write_outgoing_data  # type: ignore[method-assign]
     http2.AsyncHTTP2Connection._receive_remote_settings_change = (  # type: ignore[method-assign]
         _receive_remote_settings_change
     )
