@@ -30,6 +30,8 @@ __all__ = [
     "host_policy",
     "mirror_headers",
     "parse_accept",
+    "preflight",
+    "shared_with",
 ]
 
 Headers = Mapping[bytes, bytes]
@@ -151,6 +153,46 @@ def _verdict(
     if not (accepts.json or accepts.sse):
         return Refusal(406, "Not acceptable: Accept must list application/json and text/event-stream")
     return accepts
+
+
+_PAGE_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "authorization",
+        "content-type",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "traceparent",
+        "tracestate",
+    }
+)
+
+
+def preflight(asked: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """What a page is told that asks before it calls (Fetch, section CORS-preflight request).
+
+    Args:
+        asked: The headers that it wants to send; those of the protocol are allowed, `Mcp-Param-*` by any name.
+    """
+    names = {name.strip().lower() for name in asked.decode("latin-1").split(",")}
+    allowed = sorted(
+        name for name in names if name in _PAGE_HEADERS or re.fullmatch(r"mcp-param-[!#-'*+.^-z|~-]+", name)
+    )
+    return (
+        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-headers", ", ".join(allowed).encode()),
+        (b"access-control-max-age", b"600"),
+    )
+
+
+def shared_with(origin: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """The fields that let the script of a page read an answer."""
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", b"retry-after, www-authenticate"),
+        (b"vary", b"origin"),
+    )
 
 
 def _check_host(host: bytes | None, policy: HostPolicy) -> Refusal | None:

@@ -247,7 +247,7 @@ class _AsgiExchange(Exchange):
         if self.done or self.gone:
             return
         self.done = True
-        fields = [(b"content-length", b"%d" % len(body)), *extra]
+        fields = [(b"content-length", b"%d" % len(body)), *extra, *self.fields]
         if body:
             fields.append((b"content-type", content_type))
         self._post({"type": "http.response.start", "status": status, "headers": fields})
@@ -261,6 +261,7 @@ class _AsgiExchange(Exchange):
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
+            *self.fields,
         ]
         self._post({"type": "http.response.start", "status": 200, "headers": fields})
 

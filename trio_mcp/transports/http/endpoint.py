@@ -14,7 +14,7 @@ import trio
 from ...errors import InvalidRequest, ProtocolError, ServerBusy
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, parse_message
-from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror
+from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror, preflight, shared_with
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
@@ -60,17 +60,30 @@ class Endpoint:
             return Refusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
         return check_head(method, headers, self.policy)
 
-    @staticmethod
-    def answer_refusal(exchange: Exchange, refusal: Refusal) -> None:
+    def answer_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
         """Send a refusal. Those of a client that speaks MCP hold a JSON-RPC error without an id."""
+        self._share(exchange)
+        if exchange.fields and exchange.method == "OPTIONS" and b"access-control-request-method" in exchange.headers:
+            # A page asks whether it may.
+            exchange.respond(200, EMPTY, extra=preflight(exchange.headers.get(b"access-control-request-headers", b"")))
+            return
         extra = ((b"allow", refusal.allow.encode()),) if refusal.allow else ()
         if refusal.status in (403, 406, 413, 415):
             exchange.respond(refusal.status, encode_error(None, InvalidRequest(refusal.reason)), extra=extra)
         else:
             exchange.respond(refusal.status, refusal.reason.encode() + b"\n", _TEXT, extra)
 
+    def _share(self, exchange: Exchange) -> None:
+        """Let the script of a web page that was allowed read the answer."""
+        origins = self.policy.origins
+        if origins:
+            origin = exchange.headers.get(b"origin")
+            if origin is not None and origin.decode("latin-1").strip().lower() in origins:
+                exchange.fields = shared_with(origin)
+
     async def handle(self, exchange: Exchange, accepts: Accepts) -> None:
         """Serve one request whose head was accepted. Comes back when the answer is complete or nobody waits for it."""
+        self._share(exchange)
         try:
             message = parse_message(exchange.body, self.limits)
         except BadMessage as exc:

@@ -24,12 +24,13 @@ class Exchange(ABC):
         streaming: Whether an event stream was started.
         done: Whether the answer is complete.
         gone: Whether the peer went away.
+        fields: Header fields that every answer has besides its own.
         on_gone: Called once when it does.
         on_silence: Called by the transport when nothing was sent for `limits.silence`, and then every
             `limits.keep_alive` seconds.
     """
 
-    __slots__ = ("body", "done", "gone", "headers", "method", "on_gone", "on_silence", "streaming")
+    __slots__ = ("body", "done", "fields", "gone", "headers", "method", "on_gone", "on_silence", "streaming")
 
     def __init__(self, method: str, headers: Mapping[bytes, bytes], body: bytes) -> None:
         self.method: str = method
@@ -38,6 +39,7 @@ class Exchange(ABC):
         self.streaming: bool = False
         self.done: bool = False
         self.gone: bool = False
+        self.fields: tuple[tuple[bytes, bytes], ...] = ()
         self.on_gone: Callable[[], object] | None = None
         self.on_silence: Callable[[], object] | None = None
 

@@ -37,7 +37,7 @@ class H1Exchange(Exchange):
             return
         self.done = True
         fields = b"content-type: " + content_type + b"\r\n" if body else b""
-        for name, value in extra:
+        for name, value in extra + self.fields if self.fields else extra:
             fields += name + b": " + value + b"\r\n"
         fields += b"content-length: %d\r\n" % len(body)
         head = self._start(status, fields)
@@ -61,6 +61,8 @@ class H1Exchange(Exchange):
             fields = _STREAM_FIELDS
         else:
             fields = _STREAM_FIELDS + b"transfer-encoding: chunked\r\n"
+        for name, value in self.fields:
+            fields += name + b": " + value + b"\r\n"
         self._connection.post(self._start(200, fields))
         self._connection._schedule()
 
