@@ -366,3 +366,12 @@ async def test_an_abrupt_end_is_an_error() -> None:
             with pytest.raises(ConnectionClosed):
                 await anext(changes)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_peer_that_asks_and_never_reads_is_not_read_for_ever(autojump_clock: MockClock) -> None:
+    async with open_raw(shop(limits=Limits(write_buffer=10_000))) as peer:
+        with trio.move_on_after(5) as patience:
+            for id in range(3_000):
+                await peer.send(request(id, "subscriptions/listen", notifications={}))
+        assert patience.cancelled_caught
+        await peer.vanish()

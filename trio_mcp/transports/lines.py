@@ -90,6 +90,8 @@ class _Connection:
                 raise InvalidRequest("Invalid request: a request with this id is still under way")
             call = self._engine.prepare(request, self)
             if isinstance(call, LastingCall):
+                # It takes no place, so room for what it will say is what holds back a peer that asks and does not read.
+                await self._link.wait_room()
                 self._calls[call.id] = call
                 self._context.run(self._nursery.start_soon, self._last, call)
                 return
