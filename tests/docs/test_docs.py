@@ -21,6 +21,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +36,16 @@ from trio_mcp import Context, Limits, Server, errors, open_client
 from trio_mcp.protocol.uri_template import UriTemplate
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*DOCS, ROOT / "README.md"]
 
-page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+
+def name_of(path: Path) -> str:
+    """A page as messages name it: `docs/how-to/completion.md`."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+page = pytest.mark.parametrize("path", PAGES, ids=name_of)
 
 
 @dataclass
@@ -60,18 +68,18 @@ def blocks(path: Path) -> Iterator[Block]:
         if info is None and found:
             fence, info, lines, start = found[1], found[2].strip(), [], number
         elif info is not None and line.strip() == fence:
-            yield Block(info, inspect.cleandoc("\n".join(lines)) if lines else "", start)
+            yield Block(info, textwrap.dedent("\n".join(lines)).rstrip(), start)
             info = None
         elif info is not None:
             lines.append(line)
-    assert info is None, f"{path.name}:{start}: the block does not end"
+    assert info is None, f"{name_of(path)}:{start}: the block does not end"
 
 
 def compiled(block: Block, path: Path) -> Any:
     # Line numbers are those of the page, so that a traceback leads there.
     source = "\n" * block.line + block.text
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    return compile(source, f"{path.name}", "exec", flags=flags, dont_inherit=True)
+    return compile(source, name_of(path), "exec", flags=flags, dont_inherit=True)
 
 
 def run(code: Any, namespace: dict[str, Any]) -> None:
@@ -103,10 +111,10 @@ def test_every_python_block_runs(path: Path, folder: Path, capsys: pytest.Captur
     namespace: dict[str, Any] = {"__name__": "page"}
     printed: str | None = None
     for block in blocks(path):
-        where = f"{path.name}:{block.line}"
+        where = f"{name_of(path)}:{block.line}"
         if block.info == "text output":
             assert printed is not None, f"{where}: nothing ran before this output"
-            assert printed.strip() == block.text, where
+            assert printed.strip() == block.text.strip(), where
         if block.language != "python":
             continue
         code = compiled(block, path)
@@ -129,18 +137,24 @@ def test_every_json_block_is_json(path: Path) -> None:
             json.loads(block.text)
 
 
-@pytest.mark.parametrize("path", PAGES[:-1], ids=lambda path: path.name)
+@page
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
         if "://" in target:
             continue
         name, _, heading = target.partition("#")
         file = path.parent / name if name else path
-        assert file.exists(), f"{path.name} links to {target}"
+        assert file.exists(), f"{name_of(path)} links to {target}"
         if heading:
             headings = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)
             anchors = [re.sub(r"[^\w\- ]", "", text).strip().lower().replace(" ", "-") for text in headings]
-            assert heading in anchors, f"{path.name} links to {target}"
+            assert heading in anchors, f"{name_of(path)} links to {target}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)\s#]+)\)", index.read_text())}
+    assert [name_of(path) for path in DOCS if path.resolve() not in linked] == ["docs/index.md"]
 
 
 def rows(path: Path, *header: str) -> list[list[str]]:
