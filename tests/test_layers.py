@@ -15,6 +15,7 @@ FLOORS = [
     {"protocol"},
     {"convert"},
     {"scopes"},
+    {"tasks"},
     {"server"},
     {"client"},
     {"transports"},

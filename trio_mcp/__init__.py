@@ -58,11 +58,16 @@ if TYPE_CHECKING:
         Text,
     )
     from .protocol.results import CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
+    from .protocol.tasks import Signal, Task
     from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
     from .server.completion import Completion
     from .server.context import Context
+    from .server.extensions import Extension, ExtensionResult
     from .server.rounds import Elicited, InputRequired, Question, form_question
     from .server.signature import Header
+    from .tasks.memory import MemoryTaskStore
+    from .tasks.sqlite import SQLiteTaskStore
+    from .tasks.store import TaskCount, TaskStore, TaskStoreError
     from .transports.http.edge import HttpServer
     from .transports.process import StdioCommand
 
@@ -81,6 +86,8 @@ __all__ = [
     "Context",
     "Elicited",
     "EmbeddedResource",
+    "Extension",
+    "ExtensionResult",
     "GetPromptResult",
     "Header",
     "HeaderMismatch",
@@ -96,6 +103,7 @@ __all__ = [
     "LegacyServer",
     "Limits",
     "MCPError",
+    "MemoryTaskStore",
     "MethodNotFound",
     "MissingClientCapability",
     "OpenServer",
@@ -114,10 +122,16 @@ __all__ = [
     "ResourceNotFound",
     "ResourceTemplateInfo",
     "Role",
+    "SQLiteTaskStore",
     "Server",
     "ServerBusy",
+    "Signal",
     "StdioCommand",
     "Target",
+    "Task",
+    "TaskCount",
+    "TaskStore",
+    "TaskStoreError",
     "Text",
     "TimedOut",
     "ToolError",
@@ -178,6 +192,15 @@ _MODULES = {
     "serve_stream": "serve",
     "Completion": "server.completion",
     "Context": "server.context",
+    "Extension": "server.extensions",
+    "ExtensionResult": "server.extensions",
+    "MemoryTaskStore": "tasks.memory",
+    "SQLiteTaskStore": "tasks.sqlite",
+    "TaskCount": "tasks.store",
+    "TaskStore": "tasks.store",
+    "TaskStoreError": "tasks.store",
+    "Signal": "protocol.tasks",
+    "Task": "protocol.tasks",
     "Elicited": "server.rounds",
     "InputRequired": "server.rounds",
     "Question": "server.rounds",

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT", "Limits"]
+__all__ = ["DEFAULT", "TASK_RESULT_MOST", "TASK_TTL_MOST", "Limits"]
+
+TASK_TTL_MOST = 86_400.0
+"""Longest that a task can be found: a store that is never asked to forget grows for ever."""
+TASK_RESULT_MOST = 4_194_304
+"""Longest result of a task that can be allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,30 @@ class Limits:
     worker_threads: int = 64
     """Threads that run plain `def` handlers of one server. As many as `running`, since each running request needs at
     most one; a thread that was abandoned by a cancellation counts until its function returns."""
+
+    # -- tasks
+    tasks_active: int = 100
+    """Tasks of one caller that are not finished, over all processes that share a store. Each holds a worker in memory, and
+    a plain `def` tool a thread as well."""
+    tasks_stored: int = 10_000
+    """Tasks of one caller that are kept, finished ones included."""
+    task_result_bytes: int = 1_048_576
+    """Longest result of a task that is kept, at most 4 MiB: it is held until the task expires, and told each time that the
+    client asks. Larger data belongs in a resource."""
+    task_ttl: float = 3_600.0
+    """How long a task can be found, from its creation; a tool's own `timeout` is added. With it at most a day."""
+    task_poll: float = 1.0
+    """How often a client is told to look."""
+    task_flush: float = 0.25
+    """Between two writes of what running tasks say of themselves. Progress may come a thousand times a second."""
+    task_sweep: float = 10.0
+    """Between two looks for tasks that have expired, or whose process has ended."""
+    task_settle: float = 2.0
+    """How long the end of a task may take to be stored when the server ends."""
+    task_retry: float = 1.0
+    """Between two attempts to store the end of a task while the store fails."""
+    task_attempts: int = 3
+    """How often a restartable task is begun, so that one that brings its process down does not do so for ever."""
 
     # -- writing
     write_buffer: int = 1_048_576
@@ -107,9 +136,9 @@ class Limits:
     """Most rounds of questions that a client answers within one request, so that a server cannot ask for ever."""
     client_pages: int = 1_000
     """Most pages that a list call follows, so that a server that repeats its cursor cannot hold the caller for ever."""
-    child_exit: float = 3.0
-    """How long a child process may take to exit after its standard input was closed: above `drain_timeout`, so a
-    server of this project always ends by itself."""
+    child_exit: float = 5.0
+    """How long a child process may take to exit after its standard input was closed: above twice `drain_timeout` (requests,
+    then tasks), so a server of this project always ends by itself."""
     child_terminate: float = 2.0
     """How long its process group may take to exit after SIGTERM; then SIGKILL."""
     child_reap: float = 1.0
@@ -137,6 +166,9 @@ class Limits:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
                 raise ValueError(f"limits: {name} must be positive, not {getattr(self, name)!r}")
+        for name, most in (("task_ttl", TASK_TTL_MOST), ("task_result_bytes", TASK_RESULT_MOST)):
+            if getattr(self, name) > most:
+                raise ValueError(f"limits: {name} must be at most {most}, not {getattr(self, name)!r}")
 
 
 DEFAULT = Limits()

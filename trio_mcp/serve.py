@@ -287,7 +287,7 @@ class _Watchdog:
 
 
 async def _until_signal(name: str, drain: float, serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    watchdog = _Watchdog(name, 2 * drain + 1.0)
+    watchdog = _Watchdog(name, 3 * drain + 1.0)
     with unwrapped():
         async with trio.open_nursery() as nursery:
 

@@ -53,6 +53,15 @@ CLAIMS: Final[dict[tuple[str, str], frozenset[str]]] = {
             "input-required-result-capability-check",
             "input-required-result-ignore-extra-params",
             "input-required-result-validate-input",
+            "tasks-lifecycle",
+            "tasks-capability-negotiation",
+            "tasks-wire-fields",
+            "tasks-request-state-removal",
+            "tasks-mrtr-input",
+            "tasks-request-headers",
+            "tasks-dispatch-and-envelope",
+            "tasks-required-task-error",
+            "tasks-mrtr-composition",
         }
     ),
 }

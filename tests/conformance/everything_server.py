@@ -25,6 +25,7 @@ from trio_mcp import (
     HttpServer,
     Image,
     InputRequired,
+    InternalError,
     MissingClientCapability,
     PromptMessage,
     Question,
@@ -57,6 +58,63 @@ server = Server(
     title="Everything",
     instructions="Each tool shows one thing; its description says which.",
 )
+
+
+# -- tasks
+
+NameForm = {"name": str}
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Greet somebody, at once."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task_support="optional")
+async def slow_compute(seconds: float = 2, label: str = "") -> str:
+    """Compute for some seconds; a task when it takes long."""
+    await trio.sleep(seconds)
+    return f"Computed {label or 'something'} in {seconds:g} s."
+
+
+@server.tool(task_support="required")
+async def failing_job() -> str:
+    """Fail after a second, in a way that the model may read."""
+    await trio.sleep(1)
+    raise ToolError("the job did not work out")
+
+
+@server.tool(task_support="required")
+async def protocol_error_job() -> str:
+    """Fail after a while with an error of the protocol."""
+    await trio.sleep(0.3)
+    raise InternalError("the job went wrong")
+
+
+@server.tool(task_support="required", task_inline_ms=0)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask before a file is deleted, as a task from the start."""
+    answer = await ctx.elicit(f"Delete {filename}?", {"confirm": bool})
+    sure = answer.value is not None and answer.value["confirm"]
+    return f"{filename} is {'deleted' if sure else 'kept'}."
+
+
+@server.tool(task_support="required", task_inline_ms=0)
+async def multi_input(ctx: Context) -> str:
+    """Ask two things at once."""
+    answers = await ctx.ask(
+        {"name": form_question("Who?", {"name": str}), "confirm": form_question("Sure?", {"confirm": bool})}
+    )
+    return f"{answers['name'].value}, {answers['confirm'].value}"
+
+
+@server.tool(task_support="required")
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name in line, then become a task."""
+    answer = await ctx.elicit("What is your name?", NameForm, key="user_name")
+    await trio.sleep(0.5)
+    return f"Hello, {answer.value['name'] if answer.value else 'stranger'}!"
 
 
 # -- tools

@@ -83,6 +83,11 @@ def outcome_of(checks: Sequence[Mapping[str, Any]]) -> Outcome:
         for check in checks
         if check["status"] in ("FAILURE", "WARNING")
     )
+    if not succeeded and not problems:
+        # The suite itself leaves some scenarios out, and says why.
+        problems = tuple(
+            f"{check['status'].lower()} {check['id']}: {check.get('errorMessage', '')}" for check in checks
+        )
     return Outcome(succeeded > 0 and not problems, succeeded, problems)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..errors import InvalidParams
 from ..limits import Limits
+from .tasks import TASK_CHANGED
 
 __all__ = ["ACKNOWLEDGED", "LIST_CHANGED", "RESOURCE_UPDATED", "SUBSCRIPTION_ID", "ListenFilter", "agree"]
 
@@ -27,9 +29,10 @@ class ListenFilter:
         agreed: The filter as it is acknowledged.
         methods: List changes by notification.
         uris: Resources whose updates are wanted.
+        tasks: Ids of tasks whose changes are wanted.
     """
 
-    __slots__ = ("agreed", "methods", "uris")
+    __slots__ = ("agreed", "methods", "tasks", "uris")
 
     def __init__(self, agreed: dict[str, Any]) -> None:
         self.agreed: dict[str, Any] = agreed
@@ -37,17 +40,28 @@ class ListenFilter:
             method for kind, method in LIST_CHANGED.items() if agreed.get(f"{kind}ListChanged")
         )
         self.uris: frozenset[str] = frozenset(agreed.get("resourceSubscriptions", ()))
+        self.tasks: frozenset[str] = frozenset(agreed.get("taskIds", ()))
 
     def __bool__(self) -> bool:
-        return bool(self.methods or self.uris)
+        return bool(self.methods or self.uris or self.tasks)
 
     def wants(self, method: str, uri: str | None) -> bool:
         """Whether a notification is for this stream."""
-        return uri in self.uris if method == RESOURCE_UPDATED else method in self.methods
+        if method == RESOURCE_UPDATED:
+            return uri in self.uris
+        return uri in self.tasks if method == TASK_CHANGED else method in self.methods
 
 
-def agree(requested: dict[str, Any], capabilities: dict[str, Any], limits: Limits) -> ListenFilter:
+def agree(
+    requested: dict[str, Any], capabilities: dict[str, Any], limits: Limits, tasks: Sequence[str] = ()
+) -> ListenFilter:
     """The part of a requested filter that a server with these capabilities can honour.
+
+    Args:
+        requested: The filter.
+        capabilities: What the server can do.
+        limits: Bounds.
+        tasks: Those of the requested tasks that are there for the caller.
 
     Raises:
         InvalidParams: too many URIs, or one that is too long.
@@ -67,4 +81,6 @@ def agree(requested: dict[str, Any], capabilities: dict[str, Any], limits: Limit
             agreed[f"{kind}ListChanged"] = True
     if uris and capabilities.get("resources", {}).get("subscribe"):
         agreed["resourceSubscriptions"] = uris
+    if tasks:
+        agreed["taskIds"] = list(tasks)
     return ListenFilter(agreed)

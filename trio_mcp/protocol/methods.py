@@ -1,8 +1,8 @@
 """The method table: one row a method.
 
-A row says what `params` look like beyond `_meta`, which server capability the method belongs to, in which eras it
-exists, which member a transport mirrors into `Mcp-Name`, and whether it lasts until somebody ends it. Adding a method
-is adding a row.
+A row says what `params` look like beyond `_meta`, which server capability or extension the method belongs to, in which
+eras it exists, which member a transport mirrors into `Mcp-Name`, and whether it lasts until somebody ends it. Adding a
+method is adding a row.
 
 The schemas are ours and fixed, so fastjsonschema (which generates code) may see them. Each is compiled on first use.
 """
@@ -17,6 +17,7 @@ import fastjsonschema
 from ..errors import InvalidParams
 from .jsontext import shorten
 from .revisions import Era
+from .tasks import TASKS
 
 __all__ = ["METHODS", "NOTIFICATIONS", "Method"]
 
@@ -28,7 +29,7 @@ _LEGACY: Final = frozenset({Era.LEGACY})
 class Method:
     """One row of the table."""
 
-    __slots__ = ("_validate", "capability", "eras", "lasting", "mirror", "name", "schema")
+    __slots__ = ("_validate", "capability", "eras", "extension", "lasting", "mirror", "name", "schema")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Method:
         *,
         eras: frozenset[Era] = _BOTH,
         capability: str | None = None,
+        extension: str | None = None,
         mirror: str | None = None,
         lasting: bool = False,
     ) -> None:
@@ -44,6 +46,7 @@ class Method:
         self.schema: dict[str, Any] = schema
         self.eras: frozenset[Era] = eras
         self.capability: str | None = capability
+        self.extension: str | None = extension
         self.mirror: str | None = mirror
         self.lasting: bool = lasting
         self._validate: Callable[[Any], Any] | None = None
@@ -85,7 +88,8 @@ _STRING: Final = {"type": "string"}
 _BOOLEAN: Final = {"type": "boolean"}
 _OBJECT: Final = {"type": "object"}
 # The answers to a server's questions (basic/patterns/mrtr): objects by key.
-_RETRY: Final = {"inputResponses": {"type": "object", "additionalProperties": _OBJECT}, "requestState": _STRING}
+_ANSWERS: Final = {"type": "object", "additionalProperties": _OBJECT}
+_RETRY: Final = {"inputResponses": _ANSWERS, "requestState": _STRING}
 # `arguments: null` counts as none: clients send it, and the schema of a tool decides about the rest.
 _ARGUMENTS: Final = {"type": ["object", "null"]}
 _PROMPT_ARGUMENTS: Final = {"type": ["object", "null"], "additionalProperties": _STRING}
@@ -114,6 +118,7 @@ METHODS: Final[dict[str, Method]] = {
                     promptsListChanged=_BOOLEAN,
                     resourcesListChanged=_BOOLEAN,
                     resourceSubscriptions={"type": "array", "items": _STRING},
+                    taskIds={"type": "array", "items": _STRING},
                 ),
             ),
             eras=_MODERN,
@@ -135,6 +140,15 @@ METHODS: Final[dict[str, Method]] = {
             _params(("name",), name=_STRING, arguments=_PROMPT_ARGUMENTS, **_RETRY),
             capability="prompts",
             mirror="name",
+        ),
+        Method("tasks/get", _params(("taskId",), taskId=_STRING), extension=TASKS, eras=_MODERN, mirror="taskId"),
+        Method("tasks/cancel", _params(("taskId",), taskId=_STRING), extension=TASKS, eras=_MODERN, mirror="taskId"),
+        Method(
+            "tasks/update",
+            _params(("taskId", "inputResponses"), taskId=_STRING, inputResponses=_ANSWERS),
+            extension=TASKS,
+            eras=_MODERN,
+            mirror="taskId",
         ),
     )
 }

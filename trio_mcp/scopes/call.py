@@ -7,7 +7,7 @@ the call any more, and a cancellation that meets an answer on its way loses quie
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ import trio
 from ..protocol.envelope import RequestId, encode_notification
 from ..protocol.meta import RequestMeta
 
-__all__ = ["Call", "LastingCall", "Outlet", "Settlement", "run_call"]
+__all__ = ["Call", "LastingCall", "Outlet", "Settlement", "Successor", "run_call"]
 
 
 class Settlement(Enum):
@@ -41,6 +41,28 @@ class Outlet(Protocol):
         """Send the answer: called at most once, never after a cancellation. Does not block."""
 
 
+class Successor(Protocol):
+    """What a call has become when its work outlives the request: a task."""
+
+    @property
+    def id(self) -> str:
+        """How the client finds it."""
+        ...
+
+    def note(self, message: str) -> None:
+        """Take progress or a log line, as text. Does not wait."""
+
+    def record(self, payload: Mapping[str, Any]) -> None:
+        """Take what a run after this one wants to find: answers, and values of `once`."""
+
+    async def ask(self, questions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Ask the client, and wait for answers that fit."""
+        ...
+
+    def abandon(self) -> None:
+        """The client does not know of it and never will: end the work."""
+
+
 class Call:
     """One request under way.
 
@@ -56,6 +78,7 @@ class Call:
         reason: Why it was cancelled, for the log.
         status: The HTTP status of the answer.
         principal: Who calls, as an authenticated name; empty where nobody is.
+        task: What it has become, when its work was handed over.
     """
 
     __slots__ = (
@@ -69,6 +92,7 @@ class Call:
         "scope",
         "settlement",
         "status",
+        "task",
         "timeout",
     )
 
@@ -93,6 +117,7 @@ class Call:
         self.reason: str | None = None
         self.status: int = 200
         self.principal: str = ""
+        self.task: Successor | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
@@ -179,16 +204,20 @@ async def run_call(
     if not call.open:
         return
     answer: bytes | None = None
-    with call.scope:
-        if watcher is None:
-            answer = await work(call)
-        else:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(watcher, call)
+    try:
+        with call.scope:
+            if watcher is None:
                 answer = await work(call)
-                nursery.cancel_scope.cancel()
-    if call.scope.cancelled_caught and call.open:
-        # Nobody cancelled it, so its deadline passed.
-        answer = timed_out(call)
-    if answer is not None and call.settle(Settlement.ANSWERED):
-        call.outlet.answer(answer)
+            else:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(watcher, call)
+                    answer = await work(call)
+                    nursery.cancel_scope.cancel()
+        if call.scope.cancelled_caught and call.open:
+            # Nobody cancelled it, so its deadline passed.
+            answer = timed_out(call)
+        if answer is not None and call.settle(Settlement.ANSWERED):
+            call.outlet.answer(answer)
+    finally:
+        if call.task is not None and call.settlement is not Settlement.ANSWERED:
+            call.task.abandon()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import trio
 
+from ..convert.scalars import plain_text
 from ..errors import RegistrationError
 from ..protocol.content import Text
 from ..protocol.envelope import RequestId
-from ..protocol.jsontext import find_unwritable
+from ..protocol.jsontext import dumps, find_unwritable
 from ..protocol.meta import LOG_LEVELS
 from ..protocol.results import PromptMessage
 from ..scopes.call import Call
@@ -33,12 +34,13 @@ class Context(Generic[LifespanT]):
 
     __slots__ = ("_call", "_engine", "_progress", "_rounds")
 
-    def __init__(self, engine: Engine, call: Call) -> None:
+    def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
         self._engine = engine
         self._call = call
         self._progress = -math.inf
         # A state that came with the request is opened, and so checked, before any user code runs.
-        self._rounds = Rounds(engine, call) if "requestState" in call.params else None
+        # What an earlier run of a task recorded is found again in the same way.
+        self._rounds = Rounds(engine, call, recorded) if recorded or "requestState" in call.params else None
 
     def __repr__(self) -> str:
         return f"<Context of {self._call!r}>"
@@ -85,12 +87,30 @@ class Context(Generic[LifespanT]):
         return self._call.meta.trace_context
 
     @property
+    def task_id(self) -> str | None:
+        """The id of the task that this call has become; None while it is answered in line."""
+        task = self._call.task
+        return None if task is None else task.id
+
+    def extension(self, identifier: str) -> dict[str, Any] | None:
+        """The settings with which the client declared an extension on this request; None if it did not.
+
+        Args:
+            identifier: As in `com.example/audit`.
+        """
+        extensions = self._call.meta.client_capabilities.get("extensions")
+        settings = extensions.get(identifier) if type(extensions) is dict else None
+        return settings if type(settings) is dict else None
+
+    @property
     def wants_progress(self) -> bool:
-        """Whether the client asked for progress."""
-        return self._call.meta.progress_token is not None
+        """Whether the client asked for progress, or looks at it as the status of a task."""
+        return self._call.meta.progress_token is not None or self._call.task is not None
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the work is (basic/patterns/progress). Nothing is sent if it did not ask.
+
+        When the call has become a task it is the task's status message.
 
         Waits while the client is slow to read. From a plain `def` handler: `trio.from_thread.run(ctx.report_progress, 1)`.
 
@@ -106,10 +126,15 @@ class Context(Generic[LifespanT]):
             if number is not None and not math.isfinite(number):
                 raise ValueError(f"report_progress: {name} must be a finite number, not {number!r}")
         token = self._call.meta.progress_token
-        if token is None or progress <= self._progress:
+        task = self._call.task
+        if (token is None and task is None) or progress <= self._progress:
             await trio.lowlevel.checkpoint()
             return
         self._progress = progress
+        if task is not None:
+            await trio.lowlevel.checkpoint()
+            task.note(_progress_text(progress, total, message))
+            return
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
@@ -119,6 +144,8 @@ class Context(Generic[LifespanT]):
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log line to the client (server/utilities/logging). Nothing is sent unless it asked for this level.
+
+        When the call has become a task it is the task's status message, from the level that the client asked for or "info".
 
         Args:
             level: debug, info, notice, warning, error, critical, alert or emergency.
@@ -132,12 +159,19 @@ class Context(Generic[LifespanT]):
         if rank is None:
             raise ValueError(f"log: no level {level!r}; the levels are {', '.join(LOG_LEVELS)}")
         wanted = self._call.meta.log_level
+        task = self._call.task
+        if task is not None and wanted is None:
+            wanted = "info"
         if wanted is None or rank < LOG_LEVELS[wanted]:
             await trio.lowlevel.checkpoint()
             return
         bad = find_unwritable(data)
         if bad:
             raise ValueError(f"log: {bad}")
+        if task is not None:
+            await trio.lowlevel.checkpoint()
+            task.note(plain_text(data) if isinstance(data, str) else dumps(data).decode())
+            return
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
@@ -295,6 +329,12 @@ class Context(Generic[LifespanT]):
             raise RuntimeError(
                 "ctx.check_cancelled() is for plain 'def' handlers; in an 'async def' await trio.lowlevel.checkpoint()"
             ) from None
+
+
+def _progress_text(progress: float, total: float | None, message: str | None) -> str:
+    """Progress for a person: `3 of 10: reading`."""
+    far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+    return far if message is None else f"{far}: {message}"
 
 
 def is_context(annotation: Any) -> bool:

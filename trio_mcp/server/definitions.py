@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from ..errors import RegistrationError
+from ..limits import Limits
+from ..tasks.store import TaskStore
 from .signature import Handler, title_of
 
 __all__ = ["CacheScope", "Icons", "a_function", "a_timeout", "cache_hints", "check_variables", "definition"]
@@ -22,6 +25,34 @@ def cache_hints(what: str, ttl: float, scope: str) -> dict[str, Any]:
             f"{what}: expected cache_ttl in seconds, 0 or more, and cache_scope 'public' or 'private', got {ttl!r}, {scope!r}"
         )
     return {"ttlMs": round(ttl * 1000), "cacheScope": scope}
+
+
+def check_server(
+    name: Any, version: Any, limits: Any, lifespan: Any, page_size: int, tasks: Any, task_inline_ms: Any
+) -> None:
+    """The arguments of `Server`.
+
+    Raises:
+        RegistrationError: one is not what it should be.
+    """
+    if not isinstance(name, str) or not name:
+        raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
+    for what, value, kind in (("version", version, str), ("limits", limits, Limits)):
+        if not isinstance(value, kind):
+            raise RegistrationError(f"Server({what}=…): expected {kind.__name__}, got {value!r}")
+    if tasks is not None and not isinstance(tasks, TaskStore):
+        raise RegistrationError(
+            f"Server(tasks=…): expected a TaskStore, as in Server(tasks=SQLiteTaskStore('tasks.db')), got {tasks!r}"
+        )
+    if type(task_inline_ms) is not int or task_inline_ms < 0:
+        raise RegistrationError(f"Server(task_inline_ms=…): expected milliseconds, 0 or more, got {task_inline_ms!r}")
+    if lifespan is not None and (not callable(lifespan) or inspect.isasyncgenfunction(lifespan)):
+        raise RegistrationError(
+            "Server(lifespan=…): expected a function that returns an async context manager; "
+            "put @contextlib.asynccontextmanager above an 'async def' that yields"
+        )
+    if page_size < 1:
+        raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
 
 
 def a_function(fn: Any, kind: str) -> Any:

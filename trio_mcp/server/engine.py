@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -27,12 +27,17 @@ from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
 from ..protocol.methods import METHODS
 from ..protocol.revisions import ERAS, Era, check_version, era_of
 from ..scopes.call import Call, LastingCall, Outlet, run_call
+from ..scopes.collector import open_collector
 from ..scopes.executor import Executor
 from ..scopes.groups import only_exception, unwrapped
-from .handlers import HANDLERS, error_result
-from .registry import Registry
+from .context import Context
+from .extensions import check_declared
+from .handlers import HANDLERS, error_result, run_tool
+from .registry import Registry, Tool
 from .rounds import AskAgain
 from .server import ServerBase
+from .task import Outcome
+from .tasks import Tasks
 
 __all__ = ["Engine", "open_engine"]
 
@@ -50,6 +55,7 @@ class Engine:
         lifespan: The value of the lifespan.
         executor: Admission, over all connections.
         threads: The threads for plain functions.
+        tasks: Calls that have become tasks.
         any: Writes values that have no declared type.
     """
 
@@ -60,6 +66,7 @@ class Engine:
         self.executor: Executor = Executor.of_server(server.limits)
         self.threads: trio.CapacityLimiter = trio.CapacityLimiter(server.limits.worker_threads)
         self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True))
+        self.tasks: Tasks = Tasks(self, server.task_store, self._run_tool)
         self._server_meta = {SERVER_INFO: server.info()}
         # The end of nearly every result, written once.
         self._tail = b',"resultType":"complete","_meta":' + dumps(self._server_meta) + b"}"
@@ -82,10 +89,18 @@ class Engine:
         meta = RequestMeta.from_params(request.params, self.limits)
         check_version(meta.protocol_version, self.server.revisions)
         row = METHODS.get(request.method)
-        if row is None or ERAS[meta.protocol_version] not in row.eras or request.method not in HANDLERS:
+        if row is None and (method := self.server.extensions.find(request.method)) is not None:
+            row = method.row
+        if row is None or ERAS[meta.protocol_version] not in row.eras:
             raise MethodNotFound(f"Method not found: {shorten(request.method)}")
         if row.capability is not None and row.capability not in self.registry.capabilities:
             raise MethodNotFound(f"Method not found: {request.method}; this server has no {row.capability}")
+        if row.extension is not None:
+            if row.extension not in self.registry.extensions:
+                raise MethodNotFound(
+                    f"Method not found: {request.method}; this server has no extension {row.extension}"
+                )
+            check_declared(request.method, meta.client_capabilities, row.extension)
         row.check(request.params)
         if row.lasting:
             return LastingCall(request.id, request.method, request.params, meta, outlet)
@@ -111,9 +126,27 @@ class Engine:
         await run_call(call, self._perform, self._timed_out)
 
     async def _perform(self, call: Call) -> bytes:
+        handler = HANDLERS.get(call.method)
+        if handler is None:
+            method = self.server.extensions.find(call.method)
+            assert method is not None, call.method
+            handler = method.serve
+        outcome = await self.outcome(call, handler(self, call))
+        if isinstance(outcome, bytes):
+            return encode_result(call.id, outcome)
+        call.status = outcome.http_status
+        return encode_error(call.id, outcome)
+
+    async def outcome(self, call: Call, work: Awaitable[dict[str, Any] | bytes]) -> bytes | ProtocolError:
+        """What a request answers: its encoded result, or the error. Only cancellation and KeyboardInterrupt come out.
+
+        Args:
+            call: The request.
+            work: What its handler does.
+        """
         try:
-            result = await HANDLERS[call.method](self, call)
-            return encode_result(call.id, result if isinstance(result, bytes) else self.encode(result))
+            result = await work
+            return result if isinstance(result, bytes) else self.encode(result)
         except (trio.Cancelled, KeyboardInterrupt):
             # The first is a scope's business, the second that of whoever runs this program.
             raise
@@ -122,19 +155,19 @@ class Engine:
         except BaseException as exc:
             return self._raised(call, exc)
 
-    def _raised(self, call: Call, exc: BaseException) -> bytes:
-        """What a handler raised, as an answer."""
+    def _raised(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
+        """What a handler raised, as an outcome."""
         if isinstance(exc, ProtocolError):
-            return self._error(call, exc)
+            return exc
         if isinstance(exc, AskAgain):
-            return encode_result(call.id, self.encode(exc.rounds.required()))
+            return self.encode(exc.rounds.required())
         if isinstance(exc, ToolError):
             return self._failed(call, str(exc))
         if isinstance(exc, Mismatch):
             return self._invalid(call, exc)
         return self._masked(call, exc)
 
-    def _group(self, call: Call, group: BaseExceptionGroup[BaseException]) -> bytes:
+    def _group(self, call: Call, group: BaseExceptionGroup[BaseException]) -> bytes | ProtocolError:
         """A handler's own nursery failed. A cancellation of ours may be in it, and it is not ours to swallow."""
         passing, rest = group.split((trio.Cancelled, KeyboardInterrupt))
         if passing is not None:
@@ -145,7 +178,7 @@ class Engine:
         single = only_exception(group)
         return self._masked(call, group) if single is None else self._raised(call, single)
 
-    def _masked(self, call: Call, exc: BaseException) -> bytes:
+    def _masked(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """An error that is not for the model: the log gets it whole, the peer an id to find it by."""
         mark = secrets.token_hex(4)
         logger.error("%s failed (error id %s)", self._what(call), mark, exc_info=exc)
@@ -154,7 +187,7 @@ class Engine:
             text += f": {type(exc).__name__}: {exc}"
         return self._failed(call, text)
 
-    def _invalid(self, call: Call, exc: Mismatch) -> bytes:
+    def _invalid(self, call: Call, exc: Mismatch) -> bytes | ProtocolError:
         """The handler returned something that cannot be sent, or is not what it promised."""
         lines = render(exc.problems, self.limits)
         what = self._what(call)
@@ -163,24 +196,23 @@ class Engine:
             return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid:\n{lines}")
         return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid")
 
-    def _failed(self, call: Call, text: str) -> bytes:
+    def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
         if not text.isascii():
             text = text.encode(errors="replace").decode()
-        if call.method == "tools/call":
-            return encode_result(call.id, self.encode(error_result(text)))
-        return self._error(call, InternalError(text))
+        return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
+        outcome = self.timed_out(call)
+        if isinstance(outcome, bytes):
+            return encode_result(call.id, outcome)
+        call.status = outcome.http_status
+        return encode_error(call.id, outcome)
+
+    def timed_out(self, call: Call) -> bytes | ProtocolError:
+        """The outcome of a call whose time is over."""
         text = f"{self._what(call).capitalize()} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
-        if call.method == "tools/call":
-            return encode_result(call.id, self.encode(error_result(text)))
-        return self._error(call, TimedOut(text))
-
-    @staticmethod
-    def _error(call: Call, exc: ProtocolError) -> bytes:
-        call.status = exc.http_status
-        return encode_error(call.id, exc)
+        return self.encode(error_result(text)) if call.method == "tools/call" else TimedOut(text)
 
     def _what(self, call: Call) -> str:
         if call.method == "tools/call":
@@ -190,6 +222,9 @@ class Engine:
         if call.method == "resources/read":
             return f"resource {shorten(call.params['uri'])}"
         return call.method
+
+    async def _run_tool(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> Outcome:
+        return await self.outcome(call, run_tool(self, call, tool, values, context, self.tasks.threads))
 
     # -- results
 
@@ -242,8 +277,17 @@ async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
         async with trio.open_nursery() as nursery:
             with server.opening():
                 if server.lifespan is None:
-                    yield Engine(server, None)
+                    async with _with_tasks(Engine(server, None)) as engine:
+                        yield engine
                 else:
-                    async with server.lifespan(server) as value:
-                        yield Engine(server, value)
+                    async with server.lifespan(server) as value, _with_tasks(Engine(server, value)) as engine:
+                        yield engine
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _with_tasks(engine: Engine) -> AsyncIterator[Engine]:
+    limits = engine.limits
+    async with open_collector(engine.tasks.open(), limits.drain_timeout, limits.task_settle) as collector:
+        await engine.tasks.begin(collector)
+        yield engine

@@ -6,24 +6,30 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
+
 from ..convert.codec import Mismatch, render
 from ..errors import InvalidParams, ResourceNotFound
 from ..protocol.cursors import page_after
 from ..protocol.jsontext import shorten
+from ..protocol.revisions import ERAS
+from ..protocol.tasks import TASKS, Mode, mode_of
 from ..protocol.uri_template import Climbs
 from ..scopes.call import Call
 from .completion import complete
 from .context import Context
+from .extensions import ExtensionResult, check_declared, declared_settings, extension_result
 from .listening import listen
 from .outcome import prompt_result, read_result, tool_result
-from .registry import Prompt, Resource, did_you_mean
+from .registry import Prompt, Resource, Tool, did_you_mean
 from .rounds import InputRequired
 from .signature import Handler
+from .tasks import cancel_task, get_task, update_task
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["HANDLERS", "error_result"]
+__all__ = ["HANDLERS", "error_result", "run_tool"]
 
 Result = dict[str, Any]
 
@@ -53,22 +59,54 @@ async def list_items(engine: Engine, call: Call) -> bytes:
     return engine.page(f"{call.method} {start}", make)
 
 
-async def call_tool(engine: Engine, call: Call) -> Result:
+async def call_tool(engine: Engine, call: Call) -> Result | bytes:
     """`tools/call`: an unknown tool is a protocol error, wrong arguments and failures are for the model."""
     name = call.params["name"]
     tool = engine.registry.tools.get(name)
     if tool is None:
         raise InvalidParams(did_you_mean("tool", name, engine.registry.tools, engine.limits))
+    mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
     try:
         values = tool.handler.load(call.params.get("arguments") or {})
     except Mismatch as exc:
         return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc.problems, engine.limits)}")
+    if mode is not Mode.INLINE:
+        return await engine.tasks.call(call, tool, values, mode)
     call.limit(tool.timeout)
-    context: Context[Any] = Context(engine, call)
-    value = await tool.handler.call(values, context, engine.threads)
-    if isinstance(value, InputRequired):
-        return context.rounds.low_level(value)
+    return await run_tool(engine, call, tool, values, Context(engine, call), engine.threads)
+
+
+def _mode(call: Call, tool: Tool) -> Mode:
+    capabilities = call.meta.client_capabilities
+    declared = declared_settings(capabilities, TASKS) is not None
+    mode = mode_of(tool.task_support, declared, ERAS[call.meta.protocol_version])
+    if mode is Mode.REFUSED:
+        check_declared(f"Tool {tool.name!r} runs as a task only: it", capabilities, TASKS)
+    return mode
+
+
+async def run_tool(
+    engine: Engine,
+    call: Call,
+    tool: Tool,
+    values: dict[str, Any],
+    context: Context[Any],
+    threads: trio.CapacityLimiter,
+) -> Result:
+    """Run the function of a tool, and make a result of what it returns."""
+    value = await tool.handler.call(values, context, threads)
+    if isinstance(value, InputRequired | ExtensionResult):
+        while isinstance(value, InputRequired) and call.task is not None:
+            await context.rounds.low_level_wait(value)
+            value = await tool.handler.call(values, context, threads)
+        if isinstance(value, InputRequired | ExtensionResult):
+            return _other_result(call, context, value)
     return tool_result(tool, value, engine.any)
+
+
+def _other_result(call: Call, context: Context[Any], value: InputRequired | ExtensionResult) -> Result:
+    """A result of another type than `complete`."""
+    return context.rounds.low_level(value) if isinstance(value, InputRequired) else extension_result(call, value)
 
 
 async def read_resource(engine: Engine, call: Call) -> Result:
@@ -84,8 +122,8 @@ async def read_resource(engine: Engine, call: Call) -> Result:
         value = await resource.handler.call(values, context, engine.threads)
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
-    if isinstance(value, InputRequired):
-        return context.rounds.low_level(value)
+    if isinstance(value, InputRequired | ExtensionResult):
+        return _other_result(call, context, value)
     result = read_result(resource, uri, value, engine.any)
     result.update(resource.hints)
     return result
@@ -123,8 +161,8 @@ async def get_prompt(engine: Engine, call: Call) -> Result:
     call.limit(prompt.timeout)
     context: Context[Any] = Context(engine, call)
     value = await prompt.handler.call(values, context, engine.threads)
-    if isinstance(value, InputRequired):
-        return context.rounds.low_level(value)
+    if isinstance(value, InputRequired | ExtensionResult):
+        return _other_result(call, context, value)
     return prompt_result(prompt, value, engine.any)
 
 
@@ -160,5 +198,8 @@ HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] 
     "resources/read": read_resource,
     "prompts/list": list_items,
     "prompts/get": get_prompt,
+    "tasks/get": get_task,
+    "tasks/update": update_task,
+    "tasks/cancel": cancel_task,
 }
 """Rows of the method table, as functions. One that returns bytes has written the whole result itself."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InvalidParams
 from ..protocol.listening import ACKNOWLEDGED, SUBSCRIPTION_ID, agree
+from ..protocol.tasks import TASK_CHANGED, TASKS
 from ..scopes.call import Call, LastingCall
+from .extensions import check_declared
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -16,17 +19,56 @@ __all__ = ["listen"]
 async def listen(engine: Engine, call: Call) -> dict[str, Any]:
     """Acknowledge, then tell what changes, until the client cancels or the server ends.
 
-    A filter of which nothing can be honoured is acknowledged as empty and ends at once: there is nothing to wait for.
+    A filter of which nothing can be honoured is acknowledged as empty and ends at once: there is nothing to wait for. Of a
+    task the state that it has now is told first, so that nobody waits for a change that has been.
     """
     assert isinstance(call, LastingCall)
-    wanted = agree(call.params["notifications"], engine.registry.capabilities, engine.limits)
+    requested = call.params["notifications"]
+    ids = await _known_tasks(engine, call, requested["taskIds"]) if requested.get("taskIds") else []
+    wanted = agree(requested, engine.registry.capabilities, engine.limits, ids)
     tag = {"_meta": {SUBSCRIPTION_ID: call.id}}
-    with engine.server.notices.subscribe(wanted.wants) as subscription:
+    with engine.server.notices.subscribe(wanted.wants) as subscription, engine.tasks.heard(ids):
         call.on_end(subscription.end)
         if not wanted:
             subscription.end()
+        for task_id in ids:
+            subscription.offer((TASK_CHANGED, task_id))
         await call.notify(ACKNOWLEDGED, {**tag, "notifications": wanted.agreed})
         while (notices := await subscription.next()) is not None:
-            for method, uri in notices:
-                await call.notify(method, tag if uri is None else {**tag, "uri": uri})
+            for method, subject in notices:
+                if method == TASK_CHANGED:
+                    await _tell_task(engine, call, tag, subject or "")
+                else:
+                    await call.notify(method, tag if subject is None else {**tag, "uri": subject})
     return dict(tag)
+
+
+async def _known_tasks(engine: Engine, call: Call, asked: list[str]) -> list[str]:
+    """Those of the tasks that are there for the caller.
+
+    Raises:
+        MissingClientCapability: the client did not declare that it knows tasks.
+        InvalidParams: there are too many.
+    """
+    check_declared("subscriptions/listen with taskIds", call.meta.client_capabilities, TASKS)
+    ids = list(dict.fromkeys(asked))
+    if len(ids) > engine.limits.listened_uris:
+        raise InvalidParams(
+            f"Invalid params for subscriptions/listen: {len(ids)} taskIds; the limit is {engine.limits.listened_uris}"
+        )
+    found: list[str] = []
+    for task_id in ids:
+        try:
+            await engine.tasks.find(task_id, call.principal)
+        except InvalidParams:
+            continue
+        found.append(task_id)
+    return found
+
+
+async def _tell_task(engine: Engine, call: Call, tag: dict[str, Any], task_id: str) -> None:
+    try:
+        row = await engine.tasks.find(task_id, call.principal)
+    except InvalidParams:
+        return  # it has expired in the meantime
+    await call.notify(TASK_CHANGED, {**tag, **row.detailed()})

@@ -11,6 +11,7 @@ from ..convert.codec import Codec
 from ..errors import RegistrationError
 from ..limits import Limits
 from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params
+from ..protocol.tasks import TASKS, TaskSupport
 from ..protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
@@ -27,9 +28,28 @@ class Tool:
     returns content blocks, text or nothing.
     """
 
-    __slots__ = ("handler", "headers", "name", "output", "timeout", "wire")
+    __slots__ = (
+        "handler",
+        "headers",
+        "name",
+        "output",
+        "restartable",
+        "task_inline_ms",
+        "task_support",
+        "timeout",
+        "wire",
+    )
 
-    def __init__(self, handler: Handler, wire: dict[str, Any], output: Codec | None, timeout: float | None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        wire: dict[str, Any],
+        output: Codec | None,
+        timeout: float | None,
+        task_support: TaskSupport = "forbidden",
+        task_inline_ms: int | None = None,
+        restartable: bool = False,
+    ) -> None:
         self.handler: Handler = handler
         try:
             self.headers: tuple[HeaderParam, ...] = header_params(handler.input_schema)
@@ -39,6 +59,13 @@ class Tool:
         self.wire: dict[str, Any] = wire
         self.output: Codec | None = output
         self.timeout: float | None = timeout
+        if task_support not in ("forbidden", "optional", "required"):
+            raise handler.error(f"task_support is 'forbidden', 'optional' or 'required', not {task_support!r}")
+        if task_support == "forbidden" and (restartable or task_inline_ms is not None):
+            raise handler.error("restartable and task_inline_ms are for tools with task_support")
+        self.task_support: TaskSupport = task_support
+        self.task_inline_ms: int | None = None if task_inline_ms is None else check_inline(handler, task_inline_ms)
+        self.restartable: bool = restartable
 
 
 class Resource:
@@ -86,11 +113,12 @@ class Registry:
         templates: The others, by template; the first that matches serves.
         prompts: By name.
         completions: Functions that complete, by prompt or template and argument.
+        extensions: Settings by identifier.
         pages: Encoded lists, filled by whoever asks first.
         capabilities: Those that follow from what is registered (server/discover).
     """
 
-    __slots__ = ("capabilities", "completions", "pages", "prompts", "resources", "templates", "tools")
+    __slots__ = ("capabilities", "completions", "extensions", "pages", "prompts", "resources", "templates", "tools")
 
     def __init__(
         self,
@@ -99,6 +127,7 @@ class Registry:
         templates: Mapping[str, Resource],
         prompts: Mapping[str, Prompt],
         completions: Mapping[tuple[str, str], Handler] | None = None,
+        extensions: Mapping[str, dict[str, Any]] | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = dict(tools)
         self.resources: dict[str, Resource] = dict(resources)
@@ -106,6 +135,9 @@ class Registry:
         self.prompts: dict[str, Prompt] = dict(prompts)
         self.completions: dict[tuple[str, str], Handler] = dict(completions or {})
         self.pages: dict[str, bytes] = {}
+        self.extensions: dict[str, dict[str, Any]] = dict(extensions or {})
+        if any(tool.task_support != "forbidden" for tool in self.tools.values()):
+            self.extensions.setdefault(TASKS, {})
         self.capabilities: dict[str, Any] = self._capabilities()
 
     def list_of(self, method: str) -> tuple[str, Mapping[str, Tool | Resource | Prompt]]:
@@ -129,7 +161,16 @@ class Registry:
         if self.prompts or self.templates:
             out["completions"] = {}
         out["logging"] = {}
+        if self.extensions:
+            out["extensions"] = self.extensions
         return out
+
+
+def check_inline(handler: Handler, milliseconds: int) -> int:
+    """A window that is one."""
+    if type(milliseconds) is not int or milliseconds < 0:
+        raise handler.error(f"task_inline_ms is a number of milliseconds, 0 or more, not {milliseconds!r}")
+    return milliseconds
 
 
 def check_name(kind: str, name: str) -> bool:

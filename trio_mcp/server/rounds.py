@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
+import trio
+
 from ..errors import MissingClientCapability, RegistrationError
 from ..protocol.jsontext import find_unwritable, shorten
 from ..protocol.methods import METHODS
@@ -131,17 +133,17 @@ class AskAgain(BaseException):
 class Rounds:
     """The rounds of one request. Made when a handler first asks."""
 
-    def __init__(self, engine: Engine, call: Call) -> None:
+    def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
         self._engine = engine
         self._call = call
-        row = METHODS[call.method]
-        if row.mirror is None or "requestState" not in row.schema["properties"]:
+        row = METHODS.get(call.method)
+        if row is None or row.mirror is None or "requestState" not in row.schema["properties"]:
             raise RuntimeError(f"{call.method} cannot ask for input")
         self._mirror = row.mirror
         self._counts: dict[str, int] = {}
         self._pending: dict[str, Question] = {}
         state = call.params.get("requestState")
-        payload = self._open(state) if state is not None else {}
+        payload = recorded or (self._open(state) if state is not None else {})
         self.user_state: Any = payload.get("user")
         self.responses: dict[str, Any] = dict(call.params.get("inputResponses") or {})
         # What the client answers now, over what it answered before.
@@ -179,7 +181,12 @@ class Rounds:
         missing = {key: question for key, question in questions.items() if not question.accepts(self._answers.get(key))}
         # What is answered already goes into the state, also when the rest is asked for again.
         self._asked.update(key for key in questions if key not in missing)
-        if missing:
+        if missing and self._call.task is not None:
+            # The request is over, and a task can wait.
+            self._answers.update(await self._call.task.ask(missing))
+            self._asked.update(missing)
+            self._call.task.record(self.payload())
+        elif missing:
             self._pending = missing
             raise AskAgain(self)
         return {key: question.result(self._answers[key]) for key, question in questions.items()}
@@ -217,6 +224,14 @@ class Rounds:
         if bad:
             raise ValueError(f"ctx.once({key!r}): the value is kept as JSON: {bad}")
         self._once[key] = value
+        if self._call.task is not None:
+            self._call.task.record(self.payload())
+
+    def payload(self) -> dict[str, Any]:
+        """What another run finds again: answers, and values of `once`."""
+        answers = {key: self._answers[key] for key in self._asked if key in self._answers}
+        parts = {"answers": answers or None, "once": self._once or None}
+        return {key: value for key, value in parts.items() if value is not None}
 
     # -- what is sent
 
@@ -231,14 +246,24 @@ class Rounds:
             MissingClientCapability: the client did not declare what a request needs.
             ValueError: a request is none that a server may make.
         """
-        for key, request in result.requests.items():
-            self._check_capability(Question(request["method"], {}, _needs(key, request)))
+        for question in _questions(result).values():
+            self._check_capability(question)
         return self._result({key: dict(request) for key, request in result.requests.items()}, result.state)
 
+    async def low_level_wait(self, result: InputRequired) -> None:
+        """The same in a task: wait for the answers, which the handler finds when it is called again."""
+        questions = _questions(result)
+        for question in questions.values():
+            self._check_capability(question)
+        await trio.lowlevel.checkpoint()
+        assert self._call.task is not None
+        self.responses = await self._call.task.ask(questions) if questions else {}
+        self.user_state = result.state
+
     def _result(self, requests: dict[str, Any], state: Any) -> dict[str, Any]:
-        answers = {key: self._answers[key] for key in self._asked if key in self._answers}
-        parts = {"answers": answers or None, "once": self._once or None, "user": state}
-        payload = {key: value for key, value in parts.items() if value is not None}
+        payload = self.payload()
+        if state is not None:
+            payload["user"] = state
         sealed = self._module().seal_state(
             payload, self._engine.server.state_keys[0], secrets.token_bytes(12), time.time() + _LIFETIME, self._bound()
         )
@@ -257,6 +282,19 @@ def form_question(message: str, form: Any) -> Question:
     fields = Form(form)
     params = {"mode": "form", "message": message, "requestedSchema": fields.schema}
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, fields)
+
+
+def _questions(result: InputRequired) -> dict[str, Question]:
+    """The requests of a handler that returned `InputRequired`.
+
+    Raises:
+        ValueError: one is none that a server may make.
+    """
+    out: dict[str, Question] = {}
+    for key, request in result.requests.items():
+        needs = _needs(key, request)
+        out[key] = Question(request["method"], dict(request.get("params") or {}), needs)
+    return out
 
 
 def _needs(key: str, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar, overload
@@ -11,9 +10,22 @@ from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
 from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
 from ..protocol.revisions import MODERN
+from ..protocol.tasks import TASKS, TaskSupport
 from ..scopes.notices import Notices
+from ..tasks.memory import MemoryTaskStore
+from ..tasks.store import TaskStore
 from .completion import CompletionKey, check_completion
-from .definitions import CacheScope, Icons, a_function, a_timeout, cache_hints, check_variables, definition
+from .definitions import (
+    CacheScope,
+    Icons,
+    a_function,
+    a_timeout,
+    cache_hints,
+    check_server,
+    check_variables,
+    definition,
+)
+from .extensions import Extension, ExtensionSet
 from .lifespan import LifespanT
 from .outcome import output_of
 from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
@@ -45,10 +57,13 @@ class ServerBase(Generic[LifespanT]):
         state_keys: Keys of 32 bytes that seal what travels through a client between two rounds of a request. The first
             seals, all open. Without them: `TRIO_MCP_STATE_KEYS` in the environment (Base64, separated by commas), or a
             random key, which another process does not have.
+        tasks: Where tasks are kept; without it in memory, and they end with the server.
+        task_inline_ms: Milliseconds that a call which may become a task is given to end in line.
+        extensions: Extensions that the server speaks.
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
-        RegistrationError: the name is empty.
+        RegistrationError: an argument is not what it should be.
     """
 
     def __init__(
@@ -68,17 +83,11 @@ class ServerBase(Generic[LifespanT]):
         cache_ttl: float = 0,
         cache_scope: CacheScope = "public",
         state_keys: Sequence[bytes] | None = None,
+        tasks: TaskStore | None = None,
+        task_inline_ms: int = 100,
+        extensions: Sequence[Extension] = (),
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise RegistrationError(f"Server(name): expected a text that is not empty, got {name!r}")
-        for what, value, kind in (("version", version, str), ("limits", limits, Limits)):
-            if not isinstance(value, kind):
-                raise RegistrationError(f"Server({what}=…): expected {kind.__name__}, got {value!r}")
-        if lifespan is not None and (not callable(lifespan) or inspect.isasyncgenfunction(lifespan)):
-            raise RegistrationError(
-                "Server(lifespan=…): expected a function that returns an async context manager; "
-                "put @contextlib.asynccontextmanager above an 'async def' that yields"
-            )
+        check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
         self.name: str = name
         self.version: str = version
         self.title: str | None = title
@@ -89,12 +98,14 @@ class ServerBase(Generic[LifespanT]):
         self.lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = lifespan
         self.limits: Limits = limits
         self.expose_errors: bool = expose_errors
-        if page_size < 1:
-            raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
         self.page_size: int = page_size
         self.state_keys: list[bytes] = make_state_keys(state_keys)
         self.hints: dict[str, Any] = cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
+        self.task_store: TaskStore = tasks or MemoryTaskStore()
+        self.task_inline_ms: int = task_inline_ms
+        # A store that was brought may hold tasks of tools that are registered no more.
+        self.extensions: ExtensionSet = ExtensionSet({} if tasks is None else {TASKS: {}})
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
@@ -103,6 +114,8 @@ class ServerBase(Generic[LifespanT]):
         self._registry: Registry | None = None
         self._open = False
         self.notices: Notices = Notices(limits.listeners)
+        for extension in extensions:
+            self.add_extension(extension)
 
     def __repr__(self) -> str:
         counts = f"{len(self._tools)} tools, {len(self._resources) + len(self._templates)} resources"
@@ -123,7 +136,14 @@ class ServerBase(Generic[LifespanT]):
     def registry(self) -> Registry:
         """An immutable snapshot of what is registered; the same object until something changes."""
         if self._registry is None:
-            self._registry = Registry(self._tools, self._resources, self._templates, self._prompts, self._completions)
+            self._registry = Registry(
+                self._tools,
+                self._resources,
+                self._templates,
+                self._prompts,
+                self._completions,
+                self.extensions.settings,
+            )
         return self._registry
 
     @contextmanager
@@ -164,6 +184,9 @@ class ServerBase(Generic[LifespanT]):
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
+        task_support: TaskSupport = "forbidden",
+        task_inline_ms: int | None = None,
+        restartable: bool = False,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Callable[[F], F]: ...
@@ -182,6 +205,9 @@ class ServerBase(Generic[LifespanT]):
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
+        task_support: TaskSupport = "forbidden",
+        task_inline_ms: int | None = None,
+        restartable: bool = False,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
     ) -> F: ...
@@ -199,6 +225,9 @@ class ServerBase(Generic[LifespanT]):
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,
+        task_support: TaskSupport = "forbidden",
+        task_inline_ms: int | None = None,
+        restartable: bool = False,
         icons: Icons | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Any:
@@ -219,6 +248,10 @@ class ServerBase(Generic[LifespanT]):
                 first; the function may take `**arguments`.
             output_schema: One for the structured result; what does not fit is logged and not sent.
             timeout: Seconds that one call may run; otherwise `limits.request_timeout`.
+            task_support: Whether a call may become a task when the client takes one: "forbidden" (it is answered in line),
+                "optional", or "required" (a client that takes none is refused).
+            task_inline_ms: Milliseconds until it becomes one; otherwise those of the server. 0: at once.
+            restartable: Whether an unfinished task may be run again, with the same arguments, after its process has ended.
             icons: As in basic/index, section `icons`.
             meta: The tool's `_meta`.
 
@@ -242,7 +275,9 @@ class ServerBase(Generic[LifespanT]):
                 wire["outputSchema"] = schema
             if annotations:
                 wire["annotations"] = annotations
-            self._tools[handler.name] = Tool(handler, wire, output, a_timeout(handler, timeout))
+            self._tools[handler.name] = Tool(
+                handler, wire, output, a_timeout(handler, timeout), task_support, task_inline_ms, restartable
+            )
             self._changed("tools")
             return function
 
@@ -404,6 +439,15 @@ class ServerBase(Generic[LifespanT]):
             return function
 
         return register
+
+    def add_extension(self, extension: Extension) -> None:
+        """Speak an extension.
+
+        Raises:
+            RegistrationError: it is there already, or one of its methods is.
+        """
+        self.extensions.add(extension)
+        self._registry = None
 
     def remove_tool(self, name: str) -> None:
         """Take a tool back; calls that run go on.

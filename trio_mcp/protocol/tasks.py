@@ -1,0 +1,169 @@
+"""Tasks, without I/O: what a task is, its form on the wire, and when a call becomes one
+(extension `io.modelcontextprotocol/tasks`, SEP-2663)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final, Literal
+
+from .revisions import Era
+
+__all__ = [
+    "FINAL",
+    "MODES",
+    "TASKS",
+    "TASK_CHANGED",
+    "Mode",
+    "Signal",
+    "Status",
+    "Task",
+    "TaskSupport",
+    "mode_of",
+]
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The identifier of the extension."""
+
+TASK_CHANGED: Final = "notifications/tasks"
+
+TaskSupport = Literal["forbidden", "optional", "required"]
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+FINAL: Final[frozenset[Status]] = frozenset({"completed", "failed", "cancelled"})
+"""Statuses that never change again."""
+
+
+class Mode(Enum):
+    """What happens to a call."""
+
+    INLINE = "inline"
+    REFUSED = "refused"
+    """The tool works as a task only, and the client takes none."""
+    WINDOW = "window"
+    """Inline for a while, then a task."""
+    TASK = "task"
+    """A task from the start."""
+
+
+MODES: Final[dict[tuple[TaskSupport, bool, Era], Mode]] = {
+    ("forbidden", False, Era.MODERN): Mode.INLINE,
+    ("forbidden", False, Era.LEGACY): Mode.INLINE,
+    ("forbidden", True, Era.MODERN): Mode.INLINE,
+    ("forbidden", True, Era.LEGACY): Mode.INLINE,
+    ("optional", False, Era.MODERN): Mode.INLINE,
+    ("optional", False, Era.LEGACY): Mode.INLINE,
+    ("optional", True, Era.MODERN): Mode.WINDOW,
+    ("optional", True, Era.LEGACY): Mode.TASK,
+    ("required", False, Era.MODERN): Mode.REFUSED,
+    ("required", False, Era.LEGACY): Mode.REFUSED,
+    ("required", True, Era.MODERN): Mode.WINDOW,
+    ("required", True, Era.LEGACY): Mode.TASK,
+}
+"""By what the tool supports, whether the client takes tasks for this request, and the era."""
+
+
+def mode_of(support: TaskSupport, declared: bool, era: Era) -> Mode:
+    """What happens to a call of a tool.
+
+    Args:
+        support: What the tool declares.
+        declared: Whether the client takes a task for this request.
+        era: Of the request.
+    """
+    return MODES[support, declared, era]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One state of a task, as a store keeps it.
+
+    Attributes:
+        id: Unguessable, for it may be all that protects a task.
+        owner: The process that runs it.
+        principal: Who made the call; nobody else finds the task.
+        params: Of the request: `name` and `arguments`.
+        meta: Of the request: its revision and what the client declared.
+        created: Seconds since the epoch.
+        updated: The same.
+        ttl: Seconds from `created` for which the task can be found.
+        poll_interval: Seconds between two looks that make sense.
+        status: How it stands.
+        message: For a person, or None.
+        result: What the request would have answered; only when it is completed.
+        error: The JSON-RPC error; only when it failed.
+        requests: Questions that wait for an answer, by key.
+        recorded: Answers and values of `once`, for a tool that can be run again.
+        restartable: Whether it may be run again after its process has ended.
+        attempts: How often it was begun.
+    """
+
+    id: str
+    owner: str
+    principal: str
+    params: dict[str, Any]
+    meta: dict[str, Any]
+    created: float
+    updated: float
+    ttl: float
+    poll_interval: float
+    status: Status = "working"
+    message: str | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    requests: dict[str, Any] = field(default_factory=dict)
+    recorded: dict[str, Any] = field(default_factory=dict)
+    restartable: bool = False
+    attempts: int = 1
+
+    @property
+    def final(self) -> bool:
+        """Whether it will not change any more."""
+        return self.status in FINAL
+
+    @property
+    def expires(self) -> float:
+        """Seconds since the epoch, after which it cannot be found."""
+        return self.created + self.ttl
+
+    def to_wire(self) -> dict[str, Any]:
+        """The `Task` object: what is told when the task is created (section Tasks)."""
+        wire: dict[str, Any] = {"taskId": self.id, "status": self.status}
+        if self.message is not None:
+            wire["statusMessage"] = self.message
+        wire["createdAt"] = _timestamp(self.created)
+        wire["lastUpdatedAt"] = _timestamp(self.updated)
+        wire["ttlMs"] = max(1, round(self.ttl * 1000))
+        wire["pollIntervalMs"] = max(1, round(self.poll_interval * 1000))
+        return wire
+
+    def detailed(self) -> dict[str, Any]:
+        """The `DetailedTask` object: with the result, the error or the questions (section Task Status)."""
+        wire = self.to_wire()
+        if self.status == "completed":
+            wire["result"] = self.result
+        elif self.status == "failed":
+            wire["error"] = self.error
+        elif self.status == "input_required":
+            wire["inputRequests"] = self.requests
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What another process has to tell the one that runs a task.
+
+    Args:
+        task_id: The task.
+        kind: `cancel`, or `answer` with the answers by key.
+        payload: The answers.
+    """
+
+    task_id: str
+    kind: Literal["cancel", "answer"]
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,297 @@
+"""One task that runs in this process: its worker, its questions and its one end.
+
+The worker is begun under its request and may be handed to the collector (`nursery.start`): nothing is copied, and there is no
+moment at which two own it. What ends it is always its own scope, or the scope of whoever owns it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import trio
+
+from ..errors import InternalError, ProtocolError
+from ..protocol.tasks import Task
+from ..scopes.call import Call
+from ..tasks.store import TaskStoreError
+from .context import Context
+from .rounds import Question
+
+if TYPE_CHECKING:
+    from .tasks import Tasks
+
+__all__ = ["INTERRUPTED", "Outcome", "ServerTask"]
+
+logger: logging.Logger = logging.getLogger("trio_mcp.server.tasks")
+
+Outcome = bytes | ProtocolError
+"""What a request answers: the encoded result, or an error."""
+
+INTERRUPTED = "The server stopped before the task had finished"
+
+
+class _Asked:
+    """A question that waits for its answer."""
+
+    __slots__ = ("answer", "answered", "name", "question")
+
+    def __init__(self, name: str, question: Question) -> None:
+        self.name: str = name
+        self.question: Question = question
+        self.answer: dict[str, Any] = {}
+        self.answered: trio.Event = trio.Event()
+
+
+class ServerTask:
+    """A call that is, or may become, a task.
+
+    Args:
+        tasks: All of this server.
+        row: Its first state.
+        call: The request.
+        context: What its handler gets.
+        work: Runs the handler; raises nothing but cancellation.
+        timeout: Seconds that the work may take.
+
+    Attributes:
+        row: Its state now. What a store has is this or older.
+        escalated: Whether it belongs to the collector, or is about to.
+        begun: Whether a row was or may have been created.
+        over: Whether the work has ended.
+        outcome: Its outcome, once it is there.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_call",
+        "_lock",
+        "_started",
+        "_tasks",
+        "_timeout",
+        "_used",
+        "_work",
+        "abandoned",
+        "begun",
+        "cancelled",
+        "context",
+        "escalated",
+        "outcome",
+        "over",
+        "row",
+        "scope",
+        "stored",
+    )
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        row: Task,
+        call: Call,
+        context: Context[Any],
+        work: Callable[[], Awaitable[Outcome]],
+        timeout: float,
+    ) -> None:
+        self._tasks = tasks
+        self._call = call
+        self._work = work
+        self._timeout = timeout
+        self._lock = trio.Lock()
+        self._asked: dict[str, _Asked] = {}
+        self._used: set[str] = set(row.recorded.get("keys", ()))
+        self._started: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self.context: Context[Any] = context
+        self.row: Task = row
+        self.scope: trio.CancelScope = trio.CancelScope()
+        self.escalated: bool = False
+        self.begun: bool = False
+        self.over: bool = False
+        self.cancelled: bool = False
+        self.abandoned: bool = False
+        self.stored: bool = False
+        self.outcome: Outcome | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the task."""
+        return self.row.id
+
+    # -- the worker
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """The worker. Calls `started` once: when it is handed over, or with its outcome."""
+        self._started = task_status
+        if self.escalated:
+            task_status.started()
+        try:
+            with self.scope:
+                self.scope.deadline = trio.current_time() + self._timeout
+                self.outcome = await self._work()
+            self.over = True
+            if self.outcome is None and not self.cancelled and not self.abandoned:
+                self.outcome = self._tasks.timed_out(self._call, self._timeout)
+            if not self.escalated:
+                task_status.started()
+            elif not self.abandoned:
+                await self._settle(self._last())
+        finally:
+            self.over = True
+            if self.escalated and not self.stored and not self.abandoned:
+                # The server ends, or the request did in the very moment of the hand-over.
+                with trio.move_on_after(self._tasks.limits.task_settle, shield=True):
+                    await self._interrupted()
+            self._tasks.forget(self)
+
+    def hand_over(self) -> None:
+        """Give the worker to the collector, and everything that it says from now on to the task."""
+        self.escalated = True
+        self._call.task = self
+        self._tasks.running[self.id] = self
+        self._started.started()
+
+    def abandon(self) -> None:
+        """Nobody was told of this task, and nobody will be: end the work and leave no trace."""
+        self.abandoned = True
+        self.scope.cancel()
+        if self.begun:
+            self._tasks.discard(self.id)
+
+    def cancel(self) -> None:
+        """End the work, because the client asked for it. Loses against an outcome that is there already."""
+        if not self.over:
+            self.cancelled = True
+            self.scope.cancel()
+
+    # -- the end
+
+    def _last(self) -> Task:
+        outcome, now = self.outcome, self._tasks.clock()
+        row = replace(self.row, updated=now, requests={})
+        if outcome is None:
+            return replace(row, status="cancelled", message="Cancelled by the client")
+        if isinstance(outcome, ProtocolError):
+            return replace(row, status="failed", message=outcome.message, error=outcome.to_wire())
+        most = self._tasks.limits.task_result_bytes
+        if len(outcome) > most:
+            error = InternalError(
+                f"The result of the task has {len(outcome)} bytes; this server keeps {most} (limits.task_result_bytes)"
+            )
+            return replace(row, status="failed", message=error.message, error=error.to_wire())
+        return replace(row, status="completed", message=None, result=orjson.loads(outcome))
+
+    async def _settle(self, row: Task) -> None:
+        """Store the end. While the store fails this stays here, and the task can be found here."""
+        self.row = row
+        self._tasks.publish(self.id)
+        while not self.stored and not self.abandoned:
+            try:
+                await self.save()
+            except TaskStoreError as exc:
+                logger.error("%s; trying again", exc)
+                await trio.sleep(self._tasks.limits.task_retry)
+                if self._tasks.clock() > row.expires:
+                    return
+
+    async def _interrupted(self) -> None:
+        if not self.row.final:
+            if self.row.restartable:
+                # The next process finds it unfinished and begins it again.
+                return
+            error = InternalError(INTERRUPTED)
+            now = self._tasks.clock()
+            row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
+            self.row = replace(row, updated=now)
+            self._tasks.publish(self.id)
+        try:
+            await self.save()
+        except TaskStoreError as exc:
+            logger.error("the end of task %s is lost: %s", self.id, exc)
+
+    async def save(self) -> None:
+        """Bring the store up to date.
+
+        Raises:
+            TaskStoreError: it fails.
+        """
+        async with self._lock:
+            row = self.row
+            await self._tasks.store.save(row)
+            self.stored = row.final
+
+    # -- while it works
+
+    def _change(self, **changes: Any) -> None:
+        self.row = replace(self.row, updated=self._tasks.clock(), **changes)
+        self._tasks.publish(self.id)
+        self._tasks.touch(self)
+
+    def note(self, message: str) -> None:
+        """Progress, or a log line: the status message. Does not wait; what follows quickly is stored once."""
+        if not self.row.final:
+            self._change(message=message)
+
+    def record(self, payload: Mapping[str, Any]) -> None:
+        """Keep answers and values of `once`, for a run after this one."""
+        if self.row.restartable:
+            self.row = replace(self.row, recorded={**payload, "keys": sorted(self._used)})
+            self._tasks.touch(self)
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
+        """Ask, and wait for all of the answers.
+
+        Returns:
+            Answers that fit, by the key of the question.
+        """
+        asked = [_Asked(name, question) for name, question in questions.items()]
+        for one in asked:
+            self._open(one)
+        self._standing()
+        try:
+            for one in asked:
+                await one.answered.wait()
+        finally:
+            mine = set(map(id, asked))
+            left = [key for key, one in self._asked.items() if id(one) in mine]
+            for key in left:
+                del self._asked[key]
+            if left and not self.row.final:
+                self._standing()
+        return {one.name: one.answer for one in asked}
+
+    def _open(self, asked: _Asked) -> None:
+        """A key for a question that was never used in this task (section Task Update Requests)."""
+        key, count = asked.name, 1
+        while key in self._used:
+            count += 1
+            key = f"{asked.name}~{count}"
+        self._used.add(key)
+        self._asked[key] = asked
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        """Take answers. Those to other keys are ignored; one that does not fit is asked for again, under a new key."""
+        known = False
+        answers: dict[str, Any] = {}
+        for key, response in responses.items():
+            asked = self._asked.pop(key, None)
+            if asked is None:
+                continue
+            known = True
+            if asked.question.accepts(response):
+                asked.answer = answers[asked.name] = response
+                asked.answered.set()
+            else:
+                self._open(asked)
+        if answers and self.row.restartable:
+            # Before the handler has seen it: what was acknowledged is not lost.
+            recorded = self.row.recorded
+            self.row = replace(self.row, recorded={**recorded, "answers": {**recorded.get("answers", {}), **answers}})
+        if known:
+            self._standing()
+
+    def _standing(self) -> None:
+        requests = {key: asked.question.to_wire() for key, asked in self._asked.items()}
+        recorded = {**self.row.recorded, "keys": sorted(self._used)} if self.row.restartable else self.row.recorded
+        self._change(status="input_required" if requests else "working", requests=requests, recorded=recorded)

@@ -1,0 +1,1 @@
+"""Where tasks are kept: `MemoryTaskStore`, `SQLiteTaskStore`, and `TaskStore` for one of your own."""
