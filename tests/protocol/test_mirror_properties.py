@@ -69,7 +69,11 @@ def edited(draw: st.DrawFn, raw: bytes) -> bytes:
     """A header after one or two edits."""
     for _ in range(draw(st.integers(1, 2))):
         at = draw(st.integers(0, len(raw)))
-        raw = raw[:at] + draw(st.binary(max_size=2)) + raw[at + draw(st.integers(0, 2)) :]
+        raw = (
+            raw[:at]
+            + draw(st.binary(max_size=2) | st.sampled_from([b"!", b" ", b"=", b"-", b"\t"]))
+            + raw[at + draw(st.integers(0, 2)) :]
+        )
     return raw
 
 

@@ -138,7 +138,8 @@ def test_it_expires_to_the_millisecond(expires: int, later: int) -> None:
             open_state(state, [KEY], now, BOUND)
 
 
-REQUESTS = st.tuples(
+Bindable = tuple[str, str, str, dict[str, Any]]
+REQUESTS: st.SearchStrategy[Bindable] = st.tuples(
     st.sampled_from(["", "s", "other"]) | st.text(),
     st.sampled_from(["", "s", "other"]) | st.text(),
     st.sampled_from(["tools/call", "prompts/get", "resources/read"]),
@@ -154,20 +155,47 @@ REQUESTS = st.tuples(
 )
 
 
-@given(REQUESTS, REQUESTS)
-def test_a_state_is_of_one_request(
-    mine: tuple[str, str, str, dict[str, Any]], yours: tuple[str, str, str, dict[str, Any]]
-) -> None:
+@st.composite
+def near(draw: st.DrawFn, request: Bindable) -> Bindable:
+    """Another request that something could take for this one."""
+    audience, principal, method, params = request
+    arguments = params.get("arguments") or {}
+    both = audience + principal
+    at = draw(st.integers(0, len(both)))
+    first, *_ = [*arguments, "a"]
+    return draw(
+        st.sampled_from(
+            [
+                request,
+                (both[:at], both[at:], method, params),
+                (principal, audience, method, params),
+                (audience.swapcase(), principal, method, params),
+                (audience, principal.swapcase(), method, params),
+                (audience, principal, method, {**params, "name": params["name"].swapcase()}),
+                (audience, principal, method, {**params, "name": params["name"] + " "}),
+                (audience, principal, params["name"], {**params, "name": method}),
+                (audience, principal, method, {**params, "arguments": {**arguments, first: None}}),
+                (audience, principal, method, {**params, "arguments": {**arguments, first: [arguments.get(first)]}}),
+                (audience, principal, method, {**params, "arguments": {k.swapcase(): v for k, v in arguments.items()}}),
+                (audience, principal, method, {**params, "arguments": dict(reversed(arguments.items()))}),
+                (audience, principal, method, {**params, "_meta": {}, "requestState": "x"}),
+            ]
+        )
+    )
+
+
+@given(REQUESTS, st.data())
+def test_a_state_is_of_one_request(mine: Bindable, data: st.DataObject) -> None:
     state = seal({"user": 1}, bound=binding(*mine, "name"))
-    for request in (mine, yours):
-        if exactly(salient(request)) == exactly(salient(mine)):
-            assert open_state(state, [KEY], NOW, binding(*request, "name")) == {"user": 1}
-        else:
-            with pytest.raises(InvalidParams, match="not of this request, caller and server"):
-                open_state(state, [KEY], NOW, binding(*request, "name"))
+    yours = data.draw(near(mine) | REQUESTS)
+    if exactly(salient(yours)) == exactly(salient(mine)):
+        assert open_state(state, [KEY], NOW, binding(*yours, "name")) == {"user": 1}
+    else:
+        with pytest.raises(InvalidParams, match="not of this request, caller and server"):
+            open_state(state, [KEY], NOW, binding(*yours, "name"))
 
 
-def salient(request: tuple[str, str, str, dict[str, Any]]) -> dict[str, Any]:
+def salient(request: Bindable) -> dict[str, Any]:
     audience, principal, method, params = request
     return {
         "server": audience,
