@@ -159,29 +159,26 @@ REQUESTS: st.SearchStrategy[Bindable] = st.tuples(
 def near(draw: st.DrawFn, request: Bindable) -> Bindable:
     """Another request that something could take for this one."""
     audience, principal, method, params = request
-    arguments = params.get("arguments") or {}
+    arguments: dict[str, Any] = params.get("arguments") or {}
     both = audience + principal
     at = draw(st.integers(0, len(both)))
     first, *_ = [*arguments, "a"]
-    return draw(
-        st.sampled_from(
-            [
-                request,
-                (both[:at], both[at:], method, params),
-                (principal, audience, method, params),
-                (audience.swapcase(), principal, method, params),
-                (audience, principal.swapcase(), method, params),
-                (audience, principal, method, {**params, "name": params["name"].swapcase()}),
-                (audience, principal, method, {**params, "name": params["name"] + " "}),
-                (audience, principal, params["name"], {**params, "name": method}),
-                (audience, principal, method, {**params, "arguments": {**arguments, first: None}}),
-                (audience, principal, method, {**params, "arguments": {**arguments, first: [arguments.get(first)]}}),
-                (audience, principal, method, {**params, "arguments": {k.swapcase(): v for k, v in arguments.items()}}),
-                (audience, principal, method, {**params, "arguments": dict(reversed(arguments.items()))}),
-                (audience, principal, method, {**params, "_meta": {}, "requestState": "x"}),
-            ]
-        )
-    )
+    requests: list[Bindable] = [
+        request,
+        (both[:at], both[at:], method, params),
+        (principal, audience, method, params),
+        (audience.swapcase(), principal, method, params),
+        (audience, principal.swapcase(), method, params),
+        (audience, principal, method, {**params, "name": params["name"].swapcase()}),
+        (audience, principal, method, {**params, "name": params["name"] + " "}),
+        (audience, principal, params["name"], {**params, "name": method}),
+        (audience, principal, method, {**params, "arguments": {**arguments, first: None}}),
+        (audience, principal, method, {**params, "arguments": {**arguments, first: [arguments.get(first)]}}),
+        (audience, principal, method, {**params, "arguments": {k.swapcase(): v for k, v in arguments.items()}}),
+        (audience, principal, method, {**params, "arguments": dict(reversed(arguments.items()))}),
+        (audience, principal, method, {**params, "_meta": {}, "requestState": "x"}),
+    ]
+    return draw(st.sampled_from(requests))
 
 
 @given(REQUESTS, st.data())
