@@ -17,8 +17,9 @@ from trio_mcp.testing import open_raw, request
 UPDATED = "notifications/resources/updated"
 KINDS = ["tools", "prompts", "resources"]
 # URIs that differ by little: nothing is normalized, and nothing is a pattern or a prefix.
-URIS = st.sampled_from(["a:1", "a:1/", "A:1", "a:%31", "a:*", "", "a:é", "a:e\u0301"]) | st.text(max_size=3)
-FLAG = st.sampled_from([True, False, None])
+NEAR = ["a:1", "a:1/", "A:1", "a:%31", "a:*", "", "a:é", "a:e\u0301"]
+URIS = st.sampled_from(NEAR) | st.text(max_size=3)
+FLAG = st.sampled_from([True, True, True, False, None])
 FILTERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
@@ -37,12 +38,15 @@ CAPABILITIES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
 )
 LISTS = [f"notifications/{kind}/list_changed" for kind in KINDS]
+POOL: list[Notice] = [*((method, None) for method in LISTS), *((UPDATED, uri) for uri in NEAR)]
 NOTICES: st.SearchStrategy[Notice] = st.one_of(
     st.tuples(st.sampled_from(LISTS), st.none()),
     st.tuples(st.just(UPDATED), URIS),
     st.tuples(st.sampled_from(["notifications/message", "notifications/logging/list_changed", ""]), st.none() | URIS),
 )
 
+
+ALL = {kind: {"listChanged": True, "subscribe": True} for kind in KINDS}
 
 # -- the model: every notice that is to be told, and the filter that says so
 
@@ -73,7 +77,7 @@ def test_a_filter_is_what_the_model_says(
     found = agree(requested, capabilities, DEFAULT)
     assert found.agreed == acknowledged(requested, told)
     assert bool(found) is bool(told)
-    for notice in [*notices, *told]:
+    for notice in [*notices, *told, *POOL]:
         assert found.wants(*notice) is (notice in told)
     # What was acknowledged asks for itself.
     assert agree(found.agreed, capabilities, DEFAULT).agreed == found.agreed
@@ -107,34 +111,36 @@ class Listener:
             self.waiting.append(notice)
 
 
-STEPS = st.lists(st.tuples(st.just("publish"), NOTICES) | st.tuples(st.just("read"), st.integers(0, 3)), max_size=40)
+STEPS = st.lists(
+    st.sampled_from(POOL) | st.sampled_from(POOL[:5]) | st.integers(0, 3) | st.just("leave"), min_size=10, max_size=40
+)
 
 
-@given(st.lists(st.tuples(FILTERS, CAPABILITIES), min_size=1, max_size=4), STEPS, st.lists(st.integers(0, 3)))
+@given(st.lists(st.sets(st.sampled_from(POOL), min_size=3), min_size=1, max_size=4), STEPS)
 async def test_each_listener_hears_what_the_model_says_whenever_it_reads(
-    asked: list[tuple[dict[str, Any], dict[str, Any]]], steps: list[tuple[str, Any]], leaving: list[int]
+    asked: list[set[Notice]], steps: list[Notice | int | str]
 ) -> None:
     notices = Notices(len(asked))
     notices.publish(UPDATED, "a:1")
     with notices.open():
-        held = [notices.subscribe(agree(*each, DEFAULT).wants) for each in asked]
-        listeners = [Listener(wanted(*each), one.__enter__()) for each, one in zip(asked, held, strict=True)]
+        filters = [agree(acknowledged({"resourceSubscriptions": NEAR}, told), ALL, DEFAULT) for told in asked]
+        held = [notices.subscribe(each.wants) for each in filters]
+        listeners = [Listener(told, one.__enter__()) for told, one in zip(asked, held, strict=True)]
         with pytest.raises(ServerBusy), notices.subscribe(ListenFilter({}).wants):
             raise AssertionError("one too many")
-        for number, (step, value) in enumerate(steps):
-            if step == "publish":
-                notices.publish(*value)
+        for step in steps:
+            if isinstance(step, tuple):
+                notices.publish(*step)
                 for listener in listeners:
-                    listener.offered(value)
-            elif listeners:
-                listener = listeners[value % len(listeners)]
+                    listener.offered(step)
+            elif isinstance(step, int):
+                listener = listeners[step % len(listeners)]
                 if listener.waiting:
                     assert await listener.subscription.next() == listener.waiting
                     listener.waiting = []
-            if number < len(leaving) and listeners:
-                at = leaving[number] % len(listeners)
-                held.pop(at).__exit__(None, None, None)
-                listeners.pop(at)
+            elif len(listeners) > 1:
+                listeners.pop()
+                held.pop().__exit__(None, None, None)
                 assert len(notices) == len(listeners)
         for listener, one in zip(listeners, held, strict=True):
             listener.subscription.end()
@@ -159,7 +165,6 @@ def server_of(kinds: set[str]) -> Server[Any]:
     return server
 
 
-TRUE = {"listChanged": True, "subscribe": True}
 WIRE = st.fixed_dictionaries(
     {},
     optional={
@@ -176,7 +181,7 @@ async def test_the_wire_says_what_the_model_says(
     requested: dict[str, Any], kinds: set[str], bursts: list[list[str | tuple[str]]]
 ) -> None:
     server = server_of(kinds)
-    told = wanted(requested, dict.fromkeys(kinds, TRUE))
+    told = wanted(requested, {kind: ALL[kind] for kind in kinds})
     tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": "s"}}
     async with open_raw(server) as peer:
         await peer.send(request("s", "subscriptions/listen", notifications=requested))
