@@ -162,6 +162,8 @@ async def test_to_publish_is_no_checkpoint() -> None:
             with trio.testing.assert_no_checkpoints():
                 publish(server, 0, 10_000)
             assert turns == before
+            # It is with the listener already, not on its way.
+            assert len(subscription._pending) == 5_000 + len(WATCHED)
             told = await subscription.next()
             assert told is not None
             assert len(told) == 5_000 + len(WATCHED)
