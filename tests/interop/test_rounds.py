@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import StdioCommand, open_client
+from trio_mcp import MissingClientCapability, StdioCommand, open_client
 
 from .serving import serving
 from .wire_log import REVISION, Message, Schema, methods, read_log
@@ -70,6 +70,21 @@ def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
     return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
 
 
+@pytest.fixture(params=["mcp", "typescript"])
+def their_server(request: pytest.FixtureRequest) -> list[str]:
+    """A command that starts a server of a peer."""
+    if request.param == "typescript":
+        command: list[str] = request.getfixturevalue("ts_server")
+        return command
+    return [str(request.getfixturevalue("python")), str(HERE / "mcp_rounds_server.py")]
+
+
+@pytest.fixture
+def ts_server(node: Path, scripts: Path) -> list[str]:
+    """A command that starts the TypeScript server."""
+    return [str(node), str(scripts / "ts_rounds_server.mjs")]
+
+
 @pytest.fixture(params=["stdio", "http"])
 def over(request: pytest.FixtureRequest) -> str:
     """The transport."""
@@ -84,6 +99,11 @@ def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) ->
     else:
         with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
             yield [proxy]
+
+
+def opened(target: list[str]) -> StdioCommand | str:
+    """What our client opens, of what `tapped` gives."""
+    return target[0] if target[0].startswith("http") else StdioCommand(target)
 
 
 def run(command: list[str]) -> Any:
@@ -108,6 +128,14 @@ def results(messages: list[Message], kind: str) -> list[Any]:
     """All results of this type, in order."""
     bodies = [message.body for message in messages if message.sender == "server"]
     return [body["result"] for body in bodies if "result" in body and body["result"]["resultType"] == kind]
+
+
+def retries(messages: list[Message]) -> list[dict[str, Any]]:
+    """What each request had that answered a question, in order."""
+    bodies = [message.body for message in messages if message.sender == "client" and not message.closed]
+    members = ("inputResponses", "requestState")
+    found = [{name: body["params"][name] for name in members if name in body.get("params", {})} for body in bodies]
+    return [answer for answer in found if answer]
 
 
 def changes(messages: list[Message]) -> list[Any]:
@@ -162,7 +190,7 @@ def test_their_client_listens_to_our_server(
 
 
 async def test_our_client_answers_their_server(
-    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
 ) -> None:
     asked: list[Any] = []
 
@@ -178,9 +206,8 @@ async def test_our_client_answers_their_server(
         asked.append("roots")
         return ROOTS
 
-    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
-        command = StdioCommand(target) if over == "stdio" else target[0]
-        async with open_client(command, on_elicit=elicit, on_sample=sample, roots=roots) as client:
+    with tapped(over, their_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_elicit=elicit, on_sample=sample, roots=roots) as client:
             result = (await client.call_tool("plan", {"place": "Rome"}, raise_on_error=True)).structured_content
             declined = (await client.call_tool("ask_once", raise_on_error=True)).text
     assert result == {
@@ -198,16 +225,65 @@ async def test_our_client_answers_their_server(
     messages = read_log(log)
     calls = plan_calls(messages)
     assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 2, 1]
-    states = [result["requestState"] for result in results(messages, "input_required")]
+    states = [result.get("requestState") for result in results(messages, "input_required")]
     assert [params.get("requestState") for params in calls] == [None, *states[:3]]
     assert schema.problems(messages) == []
 
 
-async def test_our_client_listens_to_their_server(
-    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+async def test_our_client_is_asked_by_all_that_may_ask(
+    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
 ) -> None:
-    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
-        async with open_client(StdioCommand(target) if over == "stdio" else target[0]) as client:
+    asked: list[Any] = []
+
+    def elicit(params: dict[str, Any]) -> dict[str, Any] | bool:
+        asked.append([params["mode"], params["message"], params.get("url")])
+        return {"name": "Ada"} if params["mode"] == "form" else True
+
+    with tapped(over, ts_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_elicit=elicit) as client:
+            resource = (await client.read_resource("note://mine")).to_wire()["contents"]
+            prompt = (await client.get_prompt("letter")).to_wire()["messages"]
+            visited = (await client.call_tool("visit", raise_on_error=True)).text
+            later = (await client.call_tool("later", raise_on_error=True)).text
+    assert resource == [{"uri": "note://mine", "text": "The note of Ada"}]
+    assert prompt == [{"role": "user", "content": {"type": "text", "text": "Write to Ada"}}]
+    assert (visited, later) == ("accept", "now")
+    assert asked == [
+        ["form", "Whose note?", None],
+        ["form", "To whom?", None],
+        ["url", "Please pay.", "https://pay.example/1"],
+    ]
+    messages = read_log(log)
+    questions = results(messages, "input_required")
+    # With questions there is no state here, and where there is a state there are no questions.
+    assert [sorted({*question} & {"inputRequests", "requestState"}) for question in questions] == [
+        *[["inputRequests"]] * 3,
+        ["requestState"],
+    ]
+    assert [sorted(members) for members in retries(messages)] == [*[["inputResponses"]] * 3, ["requestState"]]
+    assert schema.problems(messages) == []
+
+
+async def test_our_client_cannot_be_asked(
+    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    with tapped(over, ts_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_sample=lambda params: "O Rome!") as client:
+            plan = {"name": "plan", "arguments": {"place": "Rome"}}
+            for method, params in (("tools/call", plan), ("prompts/get", {"name": "letter"})):
+                with pytest.raises(MissingClientCapability) as caught:
+                    await client.request(method, params)
+                assert caught.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    messages = read_log(log)
+    assert results(messages, "input_required") == []
+    assert schema.problems(messages) == []
+
+
+async def test_our_client_listens_to_their_server(
+    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    with tapped(over, their_server, tap, http_tap) as target:
+        async with open_client(opened(target)) as client:
             before = {tool.name for tool in await client.list_tools()}
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 assert listening.agreed == HEARD["honored"]

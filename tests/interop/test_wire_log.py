@@ -61,6 +61,10 @@ def ended(meta: Any = {ID: 1}, **more: Any) -> tuple[str, dict[str, Any]]:  # no
     return "server", {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete", "_meta": meta, **more}}
 
 
+UNABLE = {
+    **REFUSAL,
+    "error": {"code": -32021, "message": "no", "data": {"requiredCapabilities": {"roots": {}}}},
+}
 ROOTS = asking({"method": "roots/list"})
 LISTEN = listen(toolsListChanged=True, resourceSubscriptions=TODAY)
 ACKNOWLEDGED = acknowledged(toolsListChanged=True, resourceSubscriptions=TODAY)
@@ -85,6 +89,7 @@ def log_of(*bodies: tuple[str, dict[str, Any]]) -> list[Message]:
         [("client", CALL), ("server", ANSWER), ("client", CANCEL)],  # too late, which is no fault
         [("client", CALL_WITH_ROOTS), ("server", ROOTS)],
         [("client", READ), ("server", QUESTION)],
+        [("client", CALL), ("server", UNABLE)],
         [LISTEN, ACKNOWLEDGED, ENDED],
         [LISTEN, ACKNOWLEDGED, GROWN, TOUCHED, GROWN, ENDED],
         [LISTEN, ACKNOWLEDGED, LISTEN_CANCEL],
@@ -128,6 +133,11 @@ def test_right(schema: Schema, bodies: list[tuple[str, dict[str, Any]]]) -> None
             "asks with tools/list, which the client cannot answer",
         ),
         ([("client", CALL_WITH_ROOTS), ("server", asking({"method": "elicitation/create"}))], "InputRequiredResult: "),
+        (
+            [("client", CALL), ("server", {**UNABLE, "error": {**UNABLE["error"], "data": {}}})],
+            "MissingRequiredClientCapabilityError: ",
+        ),
+        ([("client", CALL), ("server", {**REFUSAL, "error": {"code": -32099, "message": "x"}})], "unknown error code"),
         ([("client", {**CALL, "params": {"name": "add"}})], "ClientRequest: "),
         ([("client", {"jsonrpc": "2.0", "id": 1, "method": "tools/call"})], "ClientRequest: "),
         ([("client", {**CANCEL, "params": {}})], "ClientNotification: "),

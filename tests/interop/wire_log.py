@@ -59,6 +59,12 @@ _ERRORS: Final = {
     -32603: "InternalError",
     -32700: "ParseError",
 }
+# The same for the whole response.
+_ERROR_RESPONSES: Final = {
+    -32020: "HeaderMismatchError",
+    -32021: "MissingRequiredClientCapabilityError",
+    -32022: "UnsupportedProtocolVersionError",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +227,7 @@ class _Connection:
             return [f"answers a request that was {self._ended[key]}"]
         self._ended[key] = "answered"
         if "error" in body:
-            out = self._schema.errors("JSONRPCErrorResponse", body)
-            name = _ERRORS.get(_member(body, "error").get("code"))
-            return out + (self._schema.errors(name, body["error"]) if name else ["unknown error code"])
+            return self._schema.errors("JSONRPCErrorResponse", body) + self._error(body)
         request = self._requests[key]
         result = _member(body, "result")
         out = self._schema.errors("JSONRPCResultResponse", body)
@@ -240,6 +244,12 @@ class _Connection:
         if request["method"] == "subscriptions/listen":
             out += self._end_of_stream(key, result)
         return out
+
+    def _error(self, body: Any) -> list[str]:
+        code = _member(body, "error").get("code")
+        if code in _ERROR_RESPONSES:
+            return self._schema.errors(_ERROR_RESPONSES[code], body)
+        return self._schema.errors(_ERRORS[code], body["error"]) if code in _ERRORS else ["unknown error code"]
 
     def _end_of_stream(self, key: Any, result: Any) -> list[str]:
         """What is wrong with the result that ends a listen stream."""
