@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import MissingClientCapability, StdioCommand, open_client
+from trio_mcp import MissingClientCapability, open_client
 
-from .serving import serving
-from .wire_log import REVISION, Message, Schema, methods, read_log
+from .serving import opened, tapped
+from .wire_log import REVISION, Message, Schema, changes, methods, read_log, results
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -62,15 +60,6 @@ CHANGES = [
 
 
 @pytest.fixture(params=["mcp", "typescript"])
-def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
-    """A command that starts a client of a peer, when what it does and its target are added."""
-    if request.param == "mcp":
-        return [python, str(HERE / "mcp_rounds_client.py")]
-    scripts: Path = request.getfixturevalue("scripts")
-    return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
-
-
-@pytest.fixture(params=["mcp", "typescript"])
 def their_server(request: pytest.FixtureRequest) -> list[str]:
     """A command that starts a server of a peer."""
     if request.param == "typescript":
@@ -79,31 +68,10 @@ def their_server(request: pytest.FixtureRequest) -> list[str]:
     return [str(request.getfixturevalue("python")), str(HERE / "mcp_rounds_server.py")]
 
 
-@pytest.fixture
-def ts_server(node: Path, scripts: Path) -> list[str]:
-    """A command that starts the TypeScript server."""
-    return [str(node), str(scripts / "ts_rounds_server.mjs")]
-
-
 @pytest.fixture(params=["stdio", "http"])
 def over(request: pytest.FixtureRequest) -> str:
     """The transport."""
     return str(request.param)
-
-
-@contextmanager
-def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) -> Iterator[list[str]]:
-    """What a client is opened on, for a server with a tap before it: a command, or one URL."""
-    if over == "stdio":
-        yield [*tap, *server]
-    else:
-        with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
-            yield [proxy]
-
-
-def opened(target: list[str]) -> StdioCommand | str:
-    """What our client opens, of what `tapped` gives."""
-    return target[0] if target[0].startswith("http") else StdioCommand(target)
 
 
 def run(command: list[str]) -> Any:
@@ -124,24 +92,12 @@ def plan_calls(messages: list[Message]) -> list[Any]:
     ]
 
 
-def results(messages: list[Message], kind: str) -> list[Any]:
-    """All results of this type, in order."""
-    bodies = [message.body for message in messages if message.sender == "server"]
-    return [body["result"] for body in bodies if "result" in body and body["result"]["resultType"] == kind]
-
-
 def retries(messages: list[Message]) -> list[dict[str, Any]]:
     """What each request had that answered a question, in order."""
     bodies = [message.body for message in messages if message.sender == "client" and not message.closed]
     members = ("inputResponses", "requestState")
     found = [{name: body["params"][name] for name in members if name in body.get("params", {})} for body in bodies]
     return [answer for answer in found if answer]
-
-
-def changes(messages: list[Message]) -> list[Any]:
-    """What the server told the listener: the method of each notification and the resource it is about, in order."""
-    bodies = [message.body for message in messages if message.sender == "server"]
-    return [[body["method"], body["params"].get("uri")] for body in bodies if "method" in body]
 
 
 def test_their_client_answers_our_server(

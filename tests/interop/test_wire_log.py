@@ -72,6 +72,7 @@ GROWN = told("tools/list_changed")
 TOUCHED = told("resources/updated", uri="note://today")
 ENDED = ended()
 LISTEN_CANCEL = ("client", CANCEL)
+SERVER_CANCEL = ("server", CANCEL)
 
 
 def log_of(*bodies: tuple[str, dict[str, Any]]) -> list[Message]:
@@ -93,6 +94,8 @@ def log_of(*bodies: tuple[str, dict[str, Any]]) -> list[Message]:
         [LISTEN, ACKNOWLEDGED, ENDED],
         [LISTEN, ACKNOWLEDGED, GROWN, TOUCHED, GROWN, ENDED],
         [LISTEN, ACKNOWLEDGED, LISTEN_CANCEL],
+        [LISTEN, ACKNOWLEDGED, ENDED, SERVER_CANCEL],  # for those that look for it, and not for the result
+        [LISTEN, ACKNOWLEDGED, SERVER_CANCEL],
         [LISTEN, ACKNOWLEDGED, told("resources/updated", uri="note://today/noon"), ENDED],  # a part of it
         [LISTEN, acknowledged(toolsListChanged=True), GROWN, ENDED],
         [LISTEN, acknowledged(), ENDED],  # nothing of it can be told
@@ -177,6 +180,11 @@ def test_wrong(schema: Schema, bodies: list[tuple[str, dict[str, Any]]], problem
         ([LISTEN, ACKNOWLEDGED, LISTEN_CANCEL, TOUCHED], "a subscription that was cancelled"),
         ([LISTEN, ACKNOWLEDGED, ENDED, ENDED], "answers a request that was answered"),
         ([LISTEN, ACKNOWLEDGED, LISTEN_CANCEL, ENDED], "answers a request that was cancelled"),
+        ([LISTEN, ACKNOWLEDGED, SERVER_CANCEL, TOUCHED], "a subscription that was cancelled"),
+        ([LISTEN, ACKNOWLEDGED, SERVER_CANCEL, ENDED], "answers a request that was cancelled"),
+        ([("client", CALL), SERVER_CANCEL, ("server", ANSWER)], "cancels what is no subscription"),
+        ([("client", CALL), ("server", ANSWER), SERVER_CANCEL], "cancels what is no subscription"),
+        ([SERVER_CANCEL], "cancels what is no subscription"),
         ([LISTEN, ACKNOWLEDGED, ended({ID: 2})], "ends another subscription than it answers"),
         ([LISTEN, ACKNOWLEDGED, ended({})], f'SubscriptionsListenResult: "{ID}" is a required property'),
         ([LISTEN, ACKNOWLEDGED, ended(resultType="input_required", requestState="x")], "not complete"),

@@ -105,6 +105,18 @@ def methods(messages: Iterable[Message]) -> set[str]:
     return {message.body["method"] for message in messages if not message.closed and "method" in message.body}
 
 
+def results(messages: list[Message], kind: str) -> list[Any]:
+    """All results of this type, in order."""
+    bodies = [message.body for message in messages if message.sender == "server"]
+    return [body["result"] for body in bodies if "result" in body and body["result"]["resultType"] == kind]
+
+
+def changes(messages: list[Message]) -> list[Any]:
+    """What the server told the listener: the method of each notification and the resource it is about, in order."""
+    bodies = [message.body for message in messages if message.sender == "server"]
+    return [[body["method"], body["params"].get("uri")] for body in bodies if "method" in body]
+
+
 class Schema:
     """The JSON Schema of the revision."""
 
@@ -195,6 +207,11 @@ class _Connection:
                 out.append("progress that nobody asked for")
             elif key in self._ended:
                 out.append(f"progress of a request that was {self._ended[key]}")
+        elif body["method"] == "notifications/cancelled":
+            key = _member(body, "params").get("requestId")
+            if self._requests.get(key, {}).get("method") != "subscriptions/listen":
+                out.append("cancels what is no subscription")
+            self._ended.setdefault(key, "cancelled")
         elif body["method"] == _ACKNOWLEDGED or body["method"] in _CHANGES:
             out += self._told(body)
         return out
