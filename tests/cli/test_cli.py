@@ -205,7 +205,7 @@ def test_prompt(shop: str) -> None:
         (["serve", "nowhere.py"], "there is no file 'nowhere.py'"),
         (["serve", "nowhere"], "there is no file 'nowhere' (expected FILE.py)"),
         (["serve"], "Missing argument 'FILE[:NAME]'"),
-        (["sreve", "{shop}"], "no command 'sreve'; there is: serve, tools, call, read, prompt"),
+        (["sreve", "{shop}"], "no command 'sreve'; there is: serve, tools, call, tasks, read, prompt"),
         (["tools", "--jsn", "{shop}"], "No such option"),
     ],
 )

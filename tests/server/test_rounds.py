@@ -286,13 +286,15 @@ async def test_what_a_client_can_answer_is_what_it_declares() -> None:
     async def declared(ctx: Context) -> dict[str, Any]:
         return ctx.client_capabilities
 
+    tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     async with open_client(server) as client:
-        assert (await client.call_tool("declared")).data == {}
+        assert (await client.call_tool("declared")).data == tasks
     async with open_client(server, on_elicit=lambda params: None, on_sample=lambda params: "", roots=[]) as client:
         assert (await client.call_tool("declared")).data == {
             "elicitation": {"form": {}, "url": {}},
             "sampling": {"tools": {}},
             "roots": {},
+            **tasks,
         }
 
 

@@ -14,6 +14,7 @@ import orjson
 import trio
 
 from .. import Client, StdioCommand, Target, open_client
+from ..protocol.jsontext import dumps_pretty
 from .show import printable
 
 __all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
@@ -105,7 +106,7 @@ def no_such(what: str, name: str, known: Iterable[str]) -> click.ClickException:
 
 def print_json(value: Any) -> None:
     """Print a JSON value, indented."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    click.echo(dumps_pretty(value))
 
 
 def type_name(schema: Any) -> str:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 
 import click
-import orjson
 
 from .. import Audio, CallToolResult, ContentBlock, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
+from ..protocol.jsontext import dumps_pretty
 
 __all__ = ["block_text", "printable", "show_blocks", "show_contents", "show_result"]
 
@@ -48,7 +48,7 @@ def show_result(result: CallToolResult) -> None:
     if result.content or result.is_error:
         show_blocks(result.content, err=result.is_error)
     elif result.data is not None:
-        click.echo(orjson.dumps(result.data, option=orjson.OPT_INDENT_2).decode())
+        click.echo(dumps_pretty(result.data))
 
 
 def show_contents(contents: Iterable[ResourceContents]) -> None:

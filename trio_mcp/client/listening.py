@@ -30,7 +30,7 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Change:
     """One change.
 
@@ -44,6 +44,10 @@ class Change:
     kind: Kind
     uri: str | None = None
     task: TaskState | None = None
+
+    def __repr__(self) -> str:
+        about = self.uri if self.task is None else self.task
+        return f"Change(kind={self.kind!r}{f', uri={about!r}' if self.task is None else f', task={about!r}'})"
 
 
 class Changes:

@@ -18,8 +18,20 @@ def _text(wire: Any, key: str, what: str) -> str:
     return value
 
 
+class _WithMeta:
+    __slots__ = ()
+
+    raw: dict[str, Any]
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Its `_meta`; empty when it has none."""
+        meta = self.raw.get("_meta")
+        return meta if type(meta) is dict else {}
+
+
 @dataclass(frozen=True, slots=True)
-class ToolInfo:
+class ToolInfo(_WithMeta):
     """A tool of a server. `raw` is all that was sent."""
 
     name: str
@@ -53,7 +65,7 @@ class ToolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceInfo:
+class ResourceInfo(_WithMeta):
     """A resource of a server. `raw` is all that was sent."""
 
     uri: str
@@ -78,7 +90,7 @@ class ResourceInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceTemplateInfo:
+class ResourceTemplateInfo(_WithMeta):
     """A resource template of a server. `raw` is all that was sent."""
 
     uri_template: str
@@ -111,7 +123,7 @@ class PromptArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptInfo:
+class PromptInfo(_WithMeta):
     """A prompt of a server. `raw` is all that was sent."""
 
     name: str

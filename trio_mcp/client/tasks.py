@@ -108,6 +108,8 @@ class RemoteTask:
         self.id: str | None = id
         self.state: TaskState | None = state
         self._answered: set[str] = set()
+        # What the server says at first has neither a result nor questions.
+        self._bare = id is not None and state is not None
 
     def __repr__(self) -> str:
         return f"<RemoteTask {self.id} {self.state.status if self.state else 'unknown'}>"
@@ -125,6 +127,7 @@ class RemoteTask:
             return self.state
         wire = await self._client.request("tasks/get", {"taskId": self.id}, timeout=timeout, result_types=("task",))
         self.state = TaskState.from_wire(wire, "tasks/get")
+        self._bare = False
         return self.state
 
     async def cancel(self, *, timeout: float | None = None) -> None:
@@ -175,13 +178,13 @@ class RemoteTask:
                     outcome = on_state(state)
                     if inspect.isawaitable(outcome):
                         await outcome
-            if state is not None and state.final:
+            if state is not None and state.final and not self._bare:
                 return _result_of(state)
             if state is not None and state.status == "input_required":
                 await self._answer(state)
             before = trio.current_time()
             with trio.move_on_after(float("inf") if left is None else left) as patience:
-                if state is not None:
+                if state is not None and not state.final:
                     await trio.sleep(state.poll_interval)
                 await self._look()
             if patience.cancelled_caught:

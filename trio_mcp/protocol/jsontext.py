@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +23,16 @@ import orjson
 from ..errors import InvalidRequest, ParseError
 from ..limits import DEFAULT, Limits
 
-__all__ = ["check_written", "dumps", "find_unwritable", "loads", "shorten"]
+__all__ = [
+    "check_written",
+    "dumps",
+    "dumps_pretty",
+    "dumps_sorted",
+    "find_unwritable",
+    "loads",
+    "loads_own",
+    "shorten",
+]
 
 # Nineteen digits in a row may be an integer outside 64 bits. Ten times as fast as a regular expression.
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -32,6 +42,7 @@ _TOO_LONG = 10**DEFAULT.integer_digits
 _OVERLONG_INTEGER = re.compile(rb"(?<![0-9A-Za-z.+])[1-9][0-9]{300,}(?![0-9.eE])")
 # Dataclasses, dates and subclasses have a form of orjson's own choice; how those travel the codecs decide.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_OWN = replace(DEFAULT, message_bytes=2**40, json_depth=4 * DEFAULT.json_depth)
 _ORJSON_WHERE = re.compile(r": line \d+ column \d+ \(char (\d+)\)$")
 
 
@@ -139,6 +150,27 @@ def dumps(value: Any) -> bytes:
             raise ValueError(bad) from None
     # All that is left is an integer outside 64 bits, which orjson does not write.
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def dumps_sorted(value: Any) -> bytes:
+    """The same with the members of each object in order, so that equal values have equal texts."""
+    try:
+        return orjson.dumps(value, option=_OPTIONS | orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+def dumps_pretty(value: Any) -> str:
+    """A JSON value for a person, indented."""
+    try:
+        return orjson.dumps(value, option=_OPTIONS | orjson.OPT_INDENT_2).decode()
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def loads_own(raw: bytes) -> Any:
+    """Read back what `dumps` wrote."""
+    return loads(raw, _OWN)
 
 
 def find_unwritable(value: Any) -> str | None:

@@ -109,6 +109,9 @@ def _value(arguments: Any, path: Sequence[str]) -> Any:
         if not isinstance(arguments, dict):
             return _MISSING
         arguments = arguments.get(name, _MISSING)
+    if type(arguments) is float and arguments.is_integer():
+        # To a JSON Schema 42.0 is an integer, and the server takes it for one.
+        return int(arguments)
     return _MISSING if arguments is None else arguments
 
 

@@ -14,11 +14,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ..errors import InvalidParams
+from .jsontext import dumps, dumps_sorted, loads_own
 
 __all__ = ["binding", "open_state", "seal_state"]
 
@@ -30,7 +30,7 @@ _NONCE: Final = 12
 def binding(audience: str, principal: str, method: str, params: dict[str, Any], mirror: str) -> bytes:
     """What a state is bound to: the server, the caller, the method and the parameters that make the request what it is."""
     salient = [audience, principal, method, params.get(mirror), params.get("arguments") or {}]
-    return hashlib.sha256(orjson.dumps(salient, option=orjson.OPT_SORT_KEYS)).digest()
+    return hashlib.sha256(dumps_sorted(salient)).digest()
 
 
 def _key_id(key: bytes) -> bytes:
@@ -47,7 +47,7 @@ def seal_state(payload: dict[str, Any], key: bytes, nonce: bytes, expires: float
         expires: Seconds since the epoch.
         bound: From `binding`.
     """
-    text = struct.pack(">Q", int(expires * 1000)) + orjson.dumps(payload)
+    text = struct.pack(">Q", int(expires * 1000)) + dumps(payload)
     head = _VERSION + _key_id(key)
     sealed = AESGCM(key).encrypt(nonce, text, head + bound)
     return base64.urlsafe_b64encode(head + nonce + sealed).decode().rstrip("=")
@@ -69,6 +69,9 @@ def open_state(state: str, keys: Sequence[bytes], now: float, bound: bytes) -> d
         raw = base64.b64decode(state + "=" * (-len(state) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise InvalidParams("Invalid params: requestState is not one of this server") from None
+    if base64.urlsafe_b64encode(raw).decode().rstrip("=") != state:
+        # The same bytes in other letters: nobody but this function writes states, and it writes them in one way.
+        raise InvalidParams("Invalid params: requestState is not one of this server")
     head, nonce, sealed = raw[: 1 + _KEY_ID], raw[1 + _KEY_ID : 1 + _KEY_ID + _NONCE], raw[1 + _KEY_ID + _NONCE :]
     for key in keys:
         if head == _VERSION + _key_id(key) and len(sealed) >= 16:
@@ -79,6 +82,6 @@ def open_state(state: str, keys: Sequence[bytes], now: float, bound: bytes) -> d
             (expires,) = struct.unpack(">Q", text[:8])
             if expires <= now * 1000:
                 raise InvalidParams("Invalid params: requestState has expired; start the request again without it")
-            payload: dict[str, Any] = orjson.loads(text[8:])
+            payload: dict[str, Any] = loads_own(text[8:])
             return payload
     raise InvalidParams("Invalid params: requestState was changed, or is not of this request, caller and server")

@@ -30,7 +30,7 @@ _PREFIX: Final = {"": "", "+": "", "#": "#", ".": ".", "/": "/", ";": ";", "?": 
 _SEPARATOR: Final = {"": ",", "+": ",", "#": ",", ".": ".", "/": "/", ";": ";", "?": "&", "&": "&"}
 # Characters that no encoded value holds, by operator: where one comes, the value has ended.
 _STOPS: Final = "/?#[]@!$&'()*+,;=:"
-_CLIMB: Final = re.compile(r"(^|[/\\])\.{1,2}([/\\]|$)")
+_CLIMB: Final = re.compile(r"(^|[/\\])\.{1,2}([/\\]|\Z)")
 
 
 class BadTemplate(ValueError):
@@ -171,7 +171,12 @@ class UriTemplate:
         Raises:
             Climbs: it would match, but a value leaves its segment.
         """
-        if len(uri) > limits.uri_bytes or len(uri.encode(errors="surrogatepass")) > limits.uri_bytes:
+        if len(uri) > limits.uri_bytes:
+            return None
+        try:
+            if len(uri.encode()) > limits.uri_bytes:
+                return None
+        except UnicodeEncodeError:
             return None
         values: dict[str, str | list[str]] = {}
         at = 0

@@ -153,7 +153,14 @@ class Engine:
         except BaseExceptionGroup as group:
             return self._group(call, group)
         except BaseException as exc:
+            return self._told(call, exc)
+
+    def _told(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
+        try:
             return self._raised(call, exc)
+        except Exception as failure:
+            # To tell of it may fail as well, and must not take the connection along.
+            return self._masked(call, failure)
 
     def _raised(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """What a handler raised, as an outcome."""
@@ -176,7 +183,7 @@ class Engine:
             raise passing
         # One error in a nursery is that error: a ToolError raised in one is for the model as well.
         single = only_exception(group)
-        return self._masked(call, group) if single is None else self._raised(call, single)
+        return self._masked(call, group) if single is None else self._told(call, single)
 
     def _masked(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """An error that is not for the model: the log gets it whole, the peer an id to find it by."""

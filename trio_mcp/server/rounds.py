@@ -64,11 +64,17 @@ class Question:
         params: Its parameters.
         needs: The capability that the client must have declared, as an object.
         form: The form, if it is one.
+
+    Raises:
+        ValueError: the parameters are not JSON.
     """
 
     __slots__ = ("form", "method", "needs", "params")
 
     def __init__(self, method: str, params: dict[str, Any], needs: dict[str, Any], form: Form | None = None) -> None:
+        bad = find_unwritable(params)
+        if bad:
+            raise ValueError(f"{method}: {bad}")
         self.method: str = method
         self.params: dict[str, Any] = params
         self.needs: dict[str, Any] = needs

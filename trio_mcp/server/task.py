@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import trio
 
 from ..errors import InternalError, ProtocolError
+from ..protocol.jsontext import loads_own
 from ..protocol.tasks import Task
 from ..scopes.call import Call
 from ..tasks.store import TaskStoreError
@@ -180,7 +180,7 @@ class ServerTask:
                 f"The result of the task has {len(outcome)} bytes; this server keeps {most} (limits.task_result_bytes)"
             )
             return replace(row, status="failed", message=error.message, error=error.to_wire())
-        return replace(row, status="completed", message=None, result=orjson.loads(outcome))
+        return replace(row, status="completed", message=None, result=loads_own(outcome))
 
     async def _settle(self, row: Task) -> None:
         """Store the end. While the store fails this stays here, and the task can be found here."""

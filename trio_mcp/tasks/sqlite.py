@@ -11,11 +11,12 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-import orjson
 import trio
 
+from ..protocol.jsontext import dumps, loads_own
 from ..protocol.tasks import Signal, Task
 from ..scopes.groups import unwrapped
 from .store import TaskCount, TaskStore, TaskStoreError
@@ -52,6 +53,9 @@ _MIGRATIONS: Final[tuple[str, ...]] = (
     """,
 )
 """What makes each version of the file out of the one before. Only ever appended to."""
+
+
+_COLUMNS: Final = tuple(field.name for field in fields(Task))
 
 
 class _Write:
@@ -254,7 +258,7 @@ class SQLiteTaskStore(TaskStore):
         return False
 
     async def send(self, signal: Signal) -> None:
-        values = (signal.kind, orjson.dumps(signal.payload), signal.task_id)
+        values = (signal.kind, dumps(signal.payload), signal.task_id)
         sql = "INSERT INTO signals (task, kind, payload) SELECT id, ?, ? FROM tasks WHERE id = ?"
         await self._write(lambda db: _changed(db, sql, values))
 
@@ -268,7 +272,7 @@ class SQLiteTaskStore(TaskStore):
             rows = _rows(db, sql, (owner,))
             for number, *_ in rows:
                 _changed(db, "DELETE FROM signals WHERE number = ?", (number,))
-            return [Signal(task, kind, orjson.loads(payload)) for _, task, kind, payload in rows]
+            return [Signal(task, kind, loads_own(payload)) for _, task, kind, payload in rows]
 
         if not await self._read(lambda db: _rows(db, f"{sql} LIMIT 1", (owner,))):
             return []
@@ -326,11 +330,11 @@ def _changed(db: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> int:
 
 
 def _dump(task: Task) -> bytes:
-    return orjson.dumps(task)
+    return dumps({name: getattr(task, name) for name in _COLUMNS})
 
 
 def _load(owner: str, row: bytes) -> Task:
-    return Task(**{**orjson.loads(row), "owner": owner})
+    return Task(**{**loads_own(row), "owner": owner})
 
 
 def _unlink(path: str) -> None:
