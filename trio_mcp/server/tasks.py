@@ -245,17 +245,20 @@ class Tasks:
             await trio.sleep(self.limits.task_flush)
 
     async def _write(self) -> None:
-        changed, self._changed = self._changed, {}
-        discarded, self._discarded = self._discarded, {}
+        """Bring the store up to date; what it refuses is tried again."""
+        changed, discarded = list(self._changed), list(self._discarded)
         try:
             for task in changed:
+                # Before it is stored: what changes meanwhile is for the next time.
+                self._changed.pop(task, None)
                 if not task.over and not task.abandoned:
                     await task.save()
             for task_id in discarded:
                 await self.store.delete(task_id)
+                del self._discarded[task_id]
         except TaskStoreError as exc:
-            # What is behind stays behind, and is tried again with the next change; the end of a task has its own patience.
             logger.error("%s", exc)
+            await trio.sleep(self.limits.task_retry)
 
     async def _sweep(self) -> None:
         while True:
