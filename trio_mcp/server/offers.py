@@ -26,9 +26,11 @@ class Offers:
         notices: Those who listen for changes.
     """
 
-    def __init__(self, limits: Limits, task_store: TaskStore) -> None:
+    def __init__(self, limits: Limits, task_store: TaskStore | None) -> None:
         self.limits: Limits = limits
-        self.task_store: TaskStore = task_store
+        self.task_store: TaskStore = task_store or MemoryTaskStore()
+        # A store that was brought may hold tasks from before.
+        self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
         self.notices: Notices = Notices(limits.listeners)
         self._tools: dict[str, Tool] = {}
@@ -43,16 +45,12 @@ class Offers:
         """An immutable snapshot of what is registered; the same object until something changes."""
         if self._registry is None:
             settings = self.extensions.settings
-            if not isinstance(self.task_store, MemoryTaskStore):
-                # It may hold tasks of tools that are registered no more.
+            if self._speaks_tasks or any(tool.task_support != "forbidden" for tool in self._tools.values()):
+                # From then on, for there may be tasks of tools that are registered no more.
+                self._speaks_tasks = True
                 settings = {TASKS: {}, **settings}
             self._registry = Registry(
-                self._tools,
-                self._resources,
-                self._templates,
-                self._prompts,
-                self._completions,
-                self.extensions.settings,
+                self._tools, self._resources, self._templates, self._prompts, self._completions, settings
             )
         return self._registry
 

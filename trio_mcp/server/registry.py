@@ -11,7 +11,7 @@ from ..convert.codec import Codec
 from ..errors import RegistrationError
 from ..limits import Limits
 from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params
-from ..protocol.tasks import TASKS, TaskSupport
+from ..protocol.tasks import TaskSupport
 from ..protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
@@ -136,8 +136,6 @@ class Registry:
         self.completions: dict[tuple[str, str], Handler] = dict(completions or {})
         self.pages: dict[str, bytes] = {}
         self.extensions: dict[str, dict[str, Any]] = dict(extensions or {})
-        if any(tool.task_support != "forbidden" for tool in self.tools.values()):
-            self.extensions.setdefault(TASKS, {})
         self.capabilities: dict[str, Any] = self._capabilities()
 
     def list_of(self, method: str) -> tuple[str, Mapping[str, Tool | Resource | Prompt]]:

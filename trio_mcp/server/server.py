@@ -10,7 +10,6 @@ from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
 from ..protocol.revisions import MODERN
 from ..protocol.tasks import TaskSupport
-from ..tasks.memory import MemoryTaskStore
 from ..tasks.store import TaskStore
 from .completion import check_completion
 from .definitions import (
@@ -87,7 +86,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         extensions: Sequence[Extension] = (),
     ) -> None:
         check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
-        super().__init__(limits, tasks or MemoryTaskStore())
+        super().__init__(limits, tasks)
         self.name: str = name
         self.version: str = version
         self.title: str | None = title

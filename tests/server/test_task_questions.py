@@ -1,0 +1,322 @@
+"""Questions in tasks, listening to tasks, and tasks after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import (
+    Context,
+    Elicited,
+    InputRequired,
+    InvalidParams,
+    MemoryTaskStore,
+    MissingClientCapability,
+    ProtocolError,
+    Server,
+    TaskState,
+    form_question,
+    open_client,
+)
+
+from .task_helpers import LIMITS, accept, sleeper, until
+
+# -- questions
+
+
+def asking() -> Server[Any]:
+    server = Server("s", task_inline_ms=0)
+
+    @server.tool(task_support="required")
+    async def ask(ctx: Context) -> str:
+        answer: Elicited[Any] = await ctx.elicit("How many?", {"count": int})
+        again: Elicited[Any] = await ctx.elicit("Really?", {"sure": bool})
+        return f"{answer.value} {again.action}"
+
+    @server.tool(task_support="required")
+    async def together(ctx: Context) -> str:
+        questions = {"a": form_question("A?", {"x": int}), "b": form_question("B?", {"x": int})}
+        answers = await ctx.ask(questions)
+        return f"{answers['a'].value['x']} {answers['b'].value['x']}"
+
+    @server.tool(task_support="required")
+    async def apart(ctx: Context) -> str:
+        out: dict[str, Any] = {}
+
+        async def one(key: str) -> None:
+            out[key] = (await ctx.elicit(f"{key}?", {"x": int}, key=key)).value["x"]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, "a")
+            nursery.start_soon(one, "b")
+        return f"{out['a']} {out['b']}"
+
+    @server.tool(task_support="required")
+    async def low(ctx: Context) -> InputRequired | str:
+        if ctx.request_state is None:
+            params = {"mode": "form", "message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
+            return InputRequired({"name": {"method": "elicitation/create", "params": params}}, state=1)
+        if ctx.request_state == 1:
+            return InputRequired({}, state=[2, ctx.input_responses["name"]["action"]])
+        return str(ctx.request_state)
+
+    return server
+
+
+async def test_the_client_answers_on_the_way(autojump_clock: Any) -> None:
+    def fill_in(params: dict[str, Any]) -> Any:
+        return {"count": 3} if params["message"] == "How many?" else False
+
+    async with open_client(asking(), on_elicit=fill_in) as client:
+        states: list[str] = []
+        result = await client.call_tool("ask", on_task=lambda state: states.append(state.status))
+        assert result.text == "{'count': 3} decline"
+        assert states[-1] == "completed"
+        assert "input_required" in states
+
+
+async def test_keys_are_never_used_again(autojump_clock: Any) -> None:
+    async with open_client(asking(), on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        state = await until(client, task, "input_required")
+        assert list(state.requests) == ["elicit-1"]
+        # One that does not fit is asked for again, and the old key is dead.
+        await task.answer({"elicit-1": accept(count="three")})
+        assert list((await task.refresh()).requests) == ["elicit-1~2"]
+        await task.answer({"elicit-1": accept(count=1), "stray": {}})
+        assert list((await task.refresh()).requests) == ["elicit-1~2"]
+        await task.answer({"elicit-1~2": accept(count=2)})
+        await trio.sleep(0.1)
+        assert list((await task.refresh()).requests) == ["elicit-2"]
+        await task.answer({"elicit-2": {"action": "cancel"}, "elicit-1~2": accept(count=9)})
+        await until(client, task, "completed")
+        assert (await task.result()).text == "{'count': 2} cancel"
+
+
+@pytest.mark.parametrize("tool", ["together", "apart"])
+async def test_answers_may_come_one_by_one(tool: str, autojump_clock: Any) -> None:
+    async with open_client(asking(), on_elicit=lambda params: None) as client:
+        task = await client.start_tool(tool)
+        await trio.sleep(0.1)
+        assert set((await task.refresh()).requests) == {"a", "b"}
+        await task.answer({"b": accept(x=2)})
+        state = await task.refresh()
+        assert (state.status, set(state.requests)) == ("input_required", {"a"})
+        await task.answer({"a": accept(x=1)})
+        await until(client, task, "completed")
+        assert (await task.result()).text == "1 2"
+
+
+async def test_the_low_level_way_works_in_a_task(autojump_clock: Any) -> None:
+    async with open_client(asking(), on_elicit=lambda params: False) as client:
+        assert (await client.call_tool("low")).text == "[2, 'decline']"
+
+
+async def test_what_the_client_cannot_answer_fails_the_task(autojump_clock: Any) -> None:
+    async with open_client(asking()) as client:
+        with pytest.raises(MissingClientCapability):
+            await client.call_tool("ask")
+
+
+async def test_a_task_that_waits_for_an_answer_can_be_cancelled(autojump_clock: Any) -> None:
+    async with open_client(asking(), on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        await until(client, task, "input_required")
+        await task.cancel()
+        state = await until(client, task, "cancelled")
+        assert state.requests == {}
+
+
+async def test_a_question_that_is_given_up_is_asked_no_more(autojump_clock: Any) -> None:
+    server = Server("s", task_inline_ms=0)
+
+    @server.tool(task_support="required")
+    async def impatient(ctx: Context) -> str:
+        with trio.move_on_after(3):
+            await ctx.elicit("Well?", {"x": int})
+        await trio.sleep(3)
+        return "moved on"
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("impatient")
+        await until(client, task, "input_required")
+        await trio.sleep(4)
+        state = await task.refresh()
+        assert (state.status, state.requests) == ("working", {})
+        await task.answer({"elicit-1": accept(x=1)})
+        assert (await task.result()).text == "moved on"
+
+
+async def test_rounds_come_before_the_task(autojump_clock: Any) -> None:
+    server = Server("s")
+    runs: list[bool] = []
+
+    @server.tool(task_support="required")
+    async def both(ctx: Context) -> str:
+        runs.append(ctx.task_id is not None)
+        first = await ctx.elicit("First?", {"x": int})
+        await trio.sleep(1)
+        second = await ctx.elicit("Second?", {"x": int})
+        return f"{first.value['x']} {second.value['x']}"
+
+    def fill_in(params: dict[str, Any]) -> dict[str, Any]:
+        return {"x": 1 if params["message"] == "First?" else 2}
+
+    async with open_client(server, on_elicit=fill_in) as client:
+        assert (await client.call_tool("both")).text == "1 2"
+    assert runs == [False, False]
+
+
+# -- listening
+
+
+async def test_a_listener_hears_how_a_task_goes(autojump_clock: Any) -> None:
+    async with open_client(asking(), on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        assert task.id is not None
+        async with client.listen(tasks=[task.id, "unknown", task.id]) as changes:
+            assert changes.agreed == {"taskIds": [task.id]}
+            told: list[TaskState] = []
+            async for change in changes:
+                assert change.kind == "task"
+                assert change.task is not None
+                told.append(change.task)
+                if change.task.status == "input_required":
+                    await task.answer({key: {"action": "cancel"} for key in change.task.requests})
+                if change.task.final:
+                    break
+        assert told[-1].result is not None
+        assert told[-1] == await task.refresh()
+
+
+async def test_who_listens_late_hears_the_end(autojump_clock: Any) -> None:
+    async with open_client(sleeper(task_inline_ms=0)) as client:
+        task = await client.start_tool("sleep", {"seconds": 0})
+        await task.result()
+        assert task.id is not None
+        async with client.listen(tasks=[task.id]) as changes:
+            change = await anext(changes)
+            assert change.task is not None
+            assert change.task.status == "completed"
+
+
+async def test_listening_to_tasks_needs_the_extension(autojump_clock: Any) -> None:
+    async with open_client(sleeper()) as client:
+        with pytest.raises(MissingClientCapability):
+            await client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
+        with pytest.raises(InvalidParams, match="1001 taskIds; the limit is 1000"):
+            async with client.listen(tasks=[str(number) for number in range(1_001)]):
+                pass
+
+
+# -- after a restart
+
+
+async def test_a_task_that_may_be_run_again_finds_what_it_had(autojump_clock: Any) -> None:
+    store = MemoryTaskStore()
+    runs: list[str] = []
+    server = Server("s", tasks=store, task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def long(word: str, ctx: Context) -> str:
+        async def pick() -> int:
+            runs.append("picked")
+            await trio.lowlevel.checkpoint()
+            return 7
+
+        runs.append("began")
+        picked = await ctx.once("pick", pick)
+        first = await ctx.elicit("First?", {"x": int})
+        second = await ctx.elicit("Second?", {"x": int})
+        return f"{word} {picked} {first.value['x']} {second.value['x']}"
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("long", {"word": "w"})
+        assert task.id is not None
+        await until(client, task, "input_required")
+        await task.answer({"elicit-1": accept(x=1)})
+        await trio.sleep(0.1)
+        assert list((await task.refresh()).requests) == ["elicit-2"]
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = client.task(task.id)
+        state = await until(client, task, "input_required")
+        # The answer and the picked number are there again; the open question has a new key.
+        assert list(state.requests) == ["elicit-2~2"]
+        await task.answer({"elicit-2": accept(x=5), "elicit-2~2": accept(x=2)})
+        await until(client, task, "completed")
+        assert (await task.result()).text == "w 7 1 2"
+    assert runs == ["began", "picked", "began"]
+
+
+async def test_one_that_may_not_says_so(autojump_clock: Any) -> None:
+    server = sleeper(tasks=MemoryTaskStore(), limits=replace(LIMITS, drain_timeout=0.5))
+    async with open_client(server) as client:
+        task = await client.start_tool("sleep", {"seconds": 100})
+        assert task.id is not None
+    async with open_client(server) as client:
+        with pytest.raises(ProtocolError, match="stopped before the task had finished") as caught:
+            await client.task(task.id).result()
+        assert caught.value.code == -32603
+
+
+async def test_one_is_not_begun_for_ever(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0, limits=replace(LIMITS, task_attempts=3))
+    runs: list[None] = []
+
+    @server.tool(task_support="required", restartable=True)
+    async def stuck() -> None:
+        runs.append(None)
+        await trio.sleep_forever()
+
+    async with open_client(server) as client:
+        task = await client.start_tool("stuck")
+        assert task.id is not None
+        await trio.sleep(0.1)
+    for _ in range(4):
+        async with open_client(server) as client:
+            await trio.sleep(0.1)
+    async with open_client(server) as client:
+        assert (await client.task(task.id).refresh()).status == "failed"
+    assert len(runs) == 3
+
+
+async def test_a_tool_that_has_gone_or_changed_fails_its_tasks(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
+
+    def register(annotation: Any) -> None:
+        async def stuck(x: Any) -> None:
+            await trio.sleep_forever()
+
+        stuck.__annotations__["x"] = annotation
+        server.tool(stuck, task_support="required", restartable=True)
+
+    register(int)
+    ids: list[str] = []
+    for change in (lambda: register(list[int]), lambda: None):
+        async with open_client(server) as client:
+            task = await client.start_tool("stuck", {"x": 1 if not ids else [1]})
+            assert task.id is not None
+            ids.append(task.id)
+        server.remove_tool("stuck")
+        change()
+    async with open_client(server) as client:
+        for task_id in ids:
+            assert (await client.task(task_id).refresh()).status == "failed"
+
+
+async def test_at_the_end_tasks_get_the_time_of_the_drain(autojump_clock: Any) -> None:
+    store = MemoryTaskStore()
+    server = sleeper(tasks=store)
+    async with open_client(server) as client:
+        quick = await client.start_tool("sleep", {"seconds": 1.5})
+        slow = await client.start_tool("sleep", {"seconds": 9})
+        began = trio.current_time()
+    assert trio.current_time() - began <= LIMITS.drain_timeout + LIMITS.task_settle
+    assert quick.id is not None
+    assert slow.id is not None
+    found = await store.get(quick.id), await store.get(slow.id)
+    assert [task.status for task in found if task is not None] == ["completed", "failed"]
