@@ -145,7 +145,7 @@ class Tasks:
         limits, now = self.limits, self.clock()
         ttl = limits.task_ttl if tool.timeout is None else min(tool.timeout + limits.task_ttl, TASK_TTL_MOST)
         row = Task(
-            id=secrets.token_urlsafe(18),
+            id=secrets.token_hex(16),
             owner=self.owner,
             principal=call.principal,
             params={"name": tool.name, "arguments": call.params.get("arguments") or {}},
