@@ -43,6 +43,8 @@ SPECIFICATION = (
     "client/sampling",
     "client/roots",
 )
+
+EXTENSIONS = ("io.modelcontextprotocol/tasks", "io.modelcontextprotocol/ui")
 """The pages of revision 2026-07-28."""
 
 HEADINGS = ["section", "what we do", "module", "tests"]
@@ -63,7 +65,7 @@ TABLES = tables()
 
 
 def test_each_page_of_the_specification_has_its_table() -> None:
-    assert tuple(TABLES) == SPECIFICATION
+    assert tuple(TABLES) == (*SPECIFICATION, *EXTENSIONS)
 
 
 @pytest.mark.parametrize("page", TABLES)
