@@ -6,13 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trio_mcp import MemoryTaskStore, TaskStore
-from trio_mcp.testing import TaskStoreContract
+import pytest
+
+from trio_mcp import MemoryTaskStore, SQLiteTaskStore, TaskStore
+from trio_mcp.testing import SharedTaskStoreContract, TaskStoreContract
 
 
 class TestMemoryTaskStore(TaskStoreContract):
     def make_store(self) -> TaskStore:
         return MemoryTaskStore()
+
+
+class TestSQLiteTaskStore(SharedTaskStoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "tasks.db"
+
+    def make_store(self) -> TaskStore:
+        return SQLiteTaskStore(self.path, poll=0.01)
 
 
 SUITE = """
