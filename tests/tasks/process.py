@@ -64,8 +64,10 @@ async def come_and_go(*_: str) -> None:
             print("ok", flush=True)
 
 
-def lock(path: str) -> None:
-    """Hold the lock of the database until there is a line of input."""
+def lock(path: str, when: str = "at once") -> None:
+    """Hold the lock of the database until there is a line of input; `later`: from a first line on."""
+    if when == "later":
+        sys.stdin.readline()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     print("locked", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.net.helpers import Running
 from tests.tasks.helpers import kill, next_line, other_process, owner_files, put, query, tell
 from trio_mcp import SQLiteTaskStore, TaskStoreError
 from trio_mcp.testing.task_rows import assert_usable, make_task
@@ -77,6 +79,50 @@ async def test_writes_wait_for_another_process_and_reads_do_not(path: Path) -> N
                 tell(other)
             for task in tasks:
                 assert await store.get(task.id) == task
+
+
+async def test_who_calls_from_outside_the_block_does_not_wait_for_a_store_that_was_closed(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    one, other = make_task("me"), make_task("me")
+
+    async def create_other() -> None:
+        with pytest.raises(TaskStoreError, match="the store was closed"):
+            await store.create(other)
+
+    with other_process("lock", path, "later") as process:
+        async with trio.open_nursery() as outside, store.open("me"):
+            tell(process)
+            assert await next_line(process) == "locked"
+            outside.start_soon(store.create, one)
+            await trio.sleep(0.1)
+            outside.start_soon(create_other)
+            outside.start_soon(trio.to_thread.run_sync, _tell_later, process)
+            await trio.sleep(0.1)
+    async with store.open("heir"):
+        assert await store.get(one.id) == one
+        assert await store.get(other.id) is None
+
+
+def _tell_later(process: Running) -> None:
+    time.sleep(0.3)
+    tell(process)
+
+
+async def test_a_read_from_outside_the_block_ends_before_the_file_is_closed(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    found: list[int] = []
+
+    def slowly(db: sqlite3.Connection) -> int:
+        time.sleep(0.3)
+        return int(db.execute("SELECT 7").fetchone()[0])
+
+    async def read() -> None:
+        found.append(await store._read(slowly))
+
+    async with trio.open_nursery() as outside, store.open("me"):
+        outside.start_soon(read)
+        await trio.sleep(0.1)
+    assert found == [7]
 
 
 async def test_a_write_that_waits_too_long_fails_and_the_next_one_does_not(path: Path) -> None:

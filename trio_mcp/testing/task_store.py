@@ -146,11 +146,12 @@ class TaskStoreContract(ABC):
             task = make_task(owner, **first)
             await store.create(task)
             assert_same(await store.get(task.id), task)
-            after = replace(task, **then)
-            saved = await store.save(after)
-            assert saved is not task.final
-            assert_same(await store.get(task.id), after if saved else task)
-            assert await store.count(task.principal) == (0 if task.final or after.final else 1, 1)
+            after = replace(task, principal=name(), **then)
+            assert await store.save(after) is not task.final
+            kept, other = (task, after) if task.final else (after, task)
+            assert_same(await store.get(task.id), kept)
+            assert await store.count(kept.principal) == (0 if kept.final else 1, 1)
+            assert await store.count(other.principal) == (0, 0)
             await store.delete(task.id)
 
     async def test_deep_long_and_large_values_come_back_as_they_were(self) -> None:
