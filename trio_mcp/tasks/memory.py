@@ -9,7 +9,7 @@ from dataclasses import replace
 import trio
 
 from ..protocol.tasks import Signal, Task
-from .store import TaskCount, TaskStore
+from .store import TaskCount, TaskStore, TaskStoreError
 
 __all__ = ["MemoryTaskStore"]
 
@@ -34,12 +34,19 @@ class MemoryTaskStore(TaskStore):
         finally:
             self._owners.discard(owner)
 
-    async def create(self, task: Task) -> None:
+    async def _turn(self) -> None:
         await trio.lowlevel.checkpoint()
+        if not self._owners:
+            raise TaskStoreError("this task store is not open")
+
+    async def create(self, task: Task) -> None:
+        await self._turn()
+        if task.id in self._tasks:
+            raise TaskStoreError(f"there is a task {task.id} already")
         self._put(task)
 
     async def save(self, task: Task) -> bool:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         known = self._tasks.get(task.id)
         if known is None or known.final or known.owner != task.owner:
             return False
@@ -63,20 +70,20 @@ class MemoryTaskStore(TaskStore):
             self._counts[task.principal] = TaskCount(active - (not task.final), stored - 1)
 
     async def get(self, task_id: str) -> Task | None:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         return self._tasks.get(task_id)
 
     async def delete(self, task_id: str) -> None:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         self._drop(task_id)
         self._signals = [signal for signal in self._signals if signal.task_id != task_id]
 
     async def count(self, principal: str) -> TaskCount:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         return self._counts.get(principal, TaskCount(0, 0))
 
     async def expire(self, now: float) -> int:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         over = {task.id for task in self._tasks.values() if task.final and task.expires <= now}
         for task_id in over:
             self._drop(task_id)
@@ -84,7 +91,7 @@ class MemoryTaskStore(TaskStore):
         return len(over)
 
     async def adopt(self, owner: str) -> list[Task]:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         left = [task for task in self._tasks.values() if not task.final and task.owner not in self._owners]
         adopted = [replace(task, owner=owner) for task in left]
         for task in adopted:
@@ -92,15 +99,16 @@ class MemoryTaskStore(TaskStore):
         return adopted
 
     async def send(self, signal: Signal) -> None:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         if signal.task_id in self._tasks:
             self._signals.append(signal)
 
     async def receive(self, owner: str) -> list[Signal]:
-        await trio.lowlevel.checkpoint()
+        await self._turn()
         mine = [signal for signal in self._signals if self._tasks[signal.task_id].owner == owner]
         self._signals = [signal for signal in self._signals if self._tasks[signal.task_id].owner != owner]
         return mine
 
     async def wait_change(self) -> None:
+        await self._turn()
         await trio.sleep_forever()

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from dataclasses import fields
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, suppress
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import trio
 
-from ..protocol.jsontext import dumps, loads_own
+from ..errors import ParseError
+from ..limits import DEFAULT, Limits
+from ..protocol.jsontext import dumps, loads
 from ..protocol.tasks import Signal, Task
 from ..scopes.groups import unwrapped
 from .store import TaskCount, TaskStore, TaskStoreError
@@ -54,8 +59,12 @@ _MIGRATIONS: Final[tuple[str, ...]] = (
 )
 """What makes each version of the file out of the one before. Only ever appended to."""
 
+_STORED: Final[Limits] = replace(DEFAULT, message_bytes=1 << 40, json_depth=1_000)
+"""Bounds of what is read back: it was within those of the server when it was written."""
 
-_COLUMNS: Final = tuple(field.name for field in fields(Task))
+_FIELDS: Final[tuple[str, ...]] = tuple(field.name for field in fields(Task))
+
+_making: Final = threading.Lock()
 
 
 class _Write:
@@ -67,7 +76,7 @@ class _Write:
         self.fn = fn
         self.done = trio.Event()
         self.value: Any = None
-        self.error: sqlite3.Error | None = None
+        self.error: Exception | None = None
 
 
 class SQLiteTaskStore(TaskStore):
@@ -80,7 +89,8 @@ class SQLiteTaskStore(TaskStore):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, poll: float = 0.1) -> None:
-        self.path: str = os.path.abspath(os.fspath(path))
+        # Whoever comes by another name of the file has to find the same files beside it.
+        self.path: str = os.path.realpath(os.fspath(path))
         self._poll = poll
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -90,6 +100,7 @@ class SQLiteTaskStore(TaskStore):
         self._writing = trio.Lock()
         self._reading = trio.Lock()
         self._threads = trio.CapacityLimiter(2)
+        self._in_use = False
         self._seen = -1
 
     def __repr__(self) -> str:
@@ -102,49 +113,81 @@ class SQLiteTaskStore(TaskStore):
 
     @asynccontextmanager
     async def _open(self, owner: str) -> AsyncIterator[None]:
-        alive = await self._thread(self._start, owner)
+        if self._in_use:
+            raise TaskStoreError(f"{self!r} is open already; give each server a store of its own")
+        self._in_use = True
         try:
-            with unwrapped():
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._write_loop)
-                    yield
-                    nursery.cancel_scope.cancel()
+            opened = await self._thread(self._start, owner)
+            try:
+                with unwrapped():
+                    async with trio.open_nursery() as nursery:
+                        # Whatever is cancelled inside the block may still want to write, in a shield of its own.
+                        writing = trio.CancelScope(shield=True)
+                        nursery.start_soon(self._write_loop, writing)
+                        try:
+                            yield
+                        finally:
+                            writing.cancel()
+            finally:
+                await self._close(opened)
         finally:
-            # Quick, and the last thing that happens: closing needs no thread.
-            for connection in (self._writer, self._reader, alive):
-                if connection is not None:
-                    connection.close()
-            self._writer = self._reader = None
-            _unlink(self._owner_file(owner))
+            self._in_use = False
 
-    def _start(self, owner: str) -> sqlite3.Connection:
+    async def _close(self, opened: ExitStack) -> None:
+        self._writer = self._reader = None
+        for write in self._pending:
+            write.error = sqlite3.ProgrammingError("the store was closed")
+            write.done.set()
+        # Somebody outside the block may still read in a thread, and a thread is not left behind.
+        with trio.CancelScope(shield=True):
+            async with self._reading, self._writing:
+                # Quick, and the last thing that happens: closing needs no thread.
+                opened.close()
+
+    def _start(self, owner: str) -> ExitStack:
         """In a thread: open the file, bring it up to date, and take the lock that says that this process is alive."""
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._writer = _connect(self.path)
-        self._writer.execute("PRAGMA journal_mode = WAL")
-        # A handle is given out for what is on the disk, not for what is about to be.
-        self._writer.execute("PRAGMA synchronous = FULL")
-        self._migrate(self._writer)
-        self._reader = _connect(self.path)
-        self._reader.execute("PRAGMA query_only = ON")
-        alive = _connect(self._owner_file(owner))
-        alive.execute("BEGIN EXCLUSIVE")
-        return alive
+        with ExitStack() as stack:
+            _make_private(self.path)
+            writer = stack.enter_context(closing(_connect(self.path)))
+            _use_wal(writer)
+            # A handle is given out for what is on the disk, not for what is about to be.
+            writer.execute("PRAGMA synchronous = FULL")
+            reader = stack.enter_context(closing(_connect(self.path)))
+            reader.execute("PRAGMA query_only = ON")
+            # The files of owners are made and removed by whoever holds the lock of the database, so that nobody removes one
+            # that was made and is about to be locked.
+            writer.execute("BEGIN IMMEDIATE")
+            self._migrate(writer)
+            self._tidy()
+            file = self._owner_file(owner)
+            stack.callback(_unlink, file)
+            _make_private(file)
+            alive = stack.enter_context(closing(_connect(file)))
+            # The lock is all that is wanted, without one more file beside it.
+            alive.execute("PRAGMA journal_mode = OFF")
+            alive.execute("BEGIN EXCLUSIVE")
+            writer.execute("COMMIT")
+            self._writer, self._reader, self._seen = writer, reader, -1
+            return stack.pop_all()
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        with closing(connection.execute("PRAGMA user_version")) as cursor:
-            (version,) = cursor.fetchone()
+        ((version,),) = _rows(connection, "PRAGMA user_version", ())
         if version > len(_MIGRATIONS):
-            connection.execute("ROLLBACK")
             raise TaskStoreError(
                 f"{self.path} was written by a newer version of trio_mcp (format {version}; this one knows {len(_MIGRATIONS)})"
             )
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
-        connection.execute("COMMIT")
+        if version < len(_MIGRATIONS):
+            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+    def _tidy(self) -> None:
+        """Remove what processes have left that were killed and had no task to adopt."""
+        folder, prefix = os.path.split(self._owner_file(""))
+        for file in os.listdir(folder):
+            if file.startswith(prefix) and not self._is_alive(file.removeprefix(prefix)):
+                _unlink(os.path.join(folder, file))
 
     def _owner_file(self, owner: str) -> str:
         return f"{self.path}-owner-{owner}"
@@ -154,7 +197,7 @@ class SQLiteTaskStore(TaskStore):
     async def _thread(self, fn: Callable[..., T], *args: Any) -> T:
         try:
             return await trio.to_thread.run_sync(fn, *args, limiter=self._threads)
-        except (sqlite3.Error, OSError) as exc:
+        except (sqlite3.Error, OSError, ParseError) as exc:
             raise self._error(exc) from exc
 
     def _error(self, exc: Exception) -> TaskStoreError:
@@ -162,9 +205,10 @@ class SQLiteTaskStore(TaskStore):
 
     async def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         async with self._reading:
-            return await self._thread(fn, _open_one(self._reader))
+            return await self._thread(fn, _opened(self._reader))
 
     async def _write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        _opened(self._writer)
         write = _Write(fn)
         self._pending[write] = None
         self._work.unpark()
@@ -178,32 +222,36 @@ class SQLiteTaskStore(TaskStore):
         value: T = write.value
         return value
 
-    async def _write_loop(self) -> None:
-        while True:
-            while not self._pending:
-                await self._work.park()
-            batch = list(self._pending)[:_BATCH]
-            for write in batch:
-                del self._pending[write]
-            async with self._writing:
-                await trio.to_thread.run_sync(_commit, _open_one(self._writer), batch, limiter=self._threads)
-            for write in batch:
-                write.done.set()
+    async def _write_loop(self, scope: trio.CancelScope) -> None:
+        with scope:
+            while True:
+                while not self._pending:
+                    await self._work.park()
+                async with self._writing:
+                    batch = list(self._pending)[:_BATCH]
+                    for write in batch:
+                        del self._pending[write]
+                    # What was taken is done, so that nobody waits for it in vain.
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(_commit, _opened(self._writer), batch, limiter=self._threads)
+                for write in batch:
+                    write.done.set()
 
     # -- what a store does
 
     async def create(self, task: Task) -> None:
-        row = (task.id, task.owner, task.principal, task.final, task.expires, _dump(task))
+        row = (task.id, task.owner, task.principal, task.final, task.expires, self._dump(task))
         await self._write(lambda db: db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?)", row).close())
 
     async def save(self, task: Task) -> bool:
-        values = (task.final, task.expires, _dump(task), task.id, task.owner)
-        sql = "UPDATE tasks SET final = ?, expires = ?, row = ? WHERE id = ? AND owner = ? AND final = 0"
+        values = (task.principal, task.final, task.expires, self._dump(task), task.id, task.owner)
+        sql = "UPDATE tasks SET principal = ?, final = ?, expires = ?, row = ? WHERE id = ? AND owner = ? AND final = 0"
         return await self._write(lambda db: _changed(db, sql, values) == 1)
 
     async def get(self, task_id: str) -> Task | None:
-        rows = await self._read(lambda db: _rows(db, "SELECT owner, row FROM tasks WHERE id = ?", (task_id,)))
-        return _load(*rows[0]) if rows else None
+        sql = "SELECT owner, row FROM tasks WHERE id = ?"
+        found = await self._read(lambda db: [_load(*row) for row in _rows(db, sql, (task_id,))])
+        return found[0] if found else None
 
     async def delete(self, task_id: str) -> None:
         def forget(db: sqlite3.Connection) -> None:
@@ -248,17 +296,16 @@ class SQLiteTaskStore(TaskStore):
     def _is_alive(self, owner: str) -> bool:
         """Whether somebody holds the lock of an owner."""
         file = self._owner_file(owner)
-        if not os.path.exists(file):
-            return False
-        with closing(_connect(file, 0)) as connection:
-            try:
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:
-                return True
+        # Looking takes a lock that others who look can hold as well, and makes no file where there is none any more.
+        try:
+            with closing(_connect(f"{Path(file).as_uri()}?mode=ro", 0, uri=True)) as connection:
+                _rows(connection, "SELECT 1 FROM sqlite_master", ())
+        except sqlite3.OperationalError:
+            return os.path.exists(file)
         return False
 
     async def send(self, signal: Signal) -> None:
-        values = (signal.kind, dumps(signal.payload), signal.task_id)
+        values = (signal.kind, self._dumps(signal.payload), signal.task_id)
         sql = "INSERT INTO signals (task, kind, payload) SELECT id, ?, ? FROM tasks WHERE id = ?"
         await self._write(lambda db: _changed(db, sql, values))
 
@@ -272,28 +319,66 @@ class SQLiteTaskStore(TaskStore):
             rows = _rows(db, sql, (owner,))
             for number, *_ in rows:
                 _changed(db, "DELETE FROM signals WHERE number = ?", (number,))
-            return [Signal(task, kind, loads_own(payload)) for _, task, kind, payload in rows]
+            return [Signal(task, kind, loads(payload, _STORED)) for _, task, kind, payload in rows]
 
         if not await self._read(lambda db: _rows(db, f"{sql} LIMIT 1", (owner,))):
             return []
         return await self._write(take)
 
     async def wait_change(self) -> None:
+        seen = self._seen
         while True:
+            _opened(self._writer)
             await trio.sleep(self._poll)
             async with self._writing:
                 # Counts what other connections have committed, so the writer's own writes do not wake us.
-                ((version,),) = await self._thread(_rows, _open_one(self._writer), "PRAGMA data_version", ())
-            if version != self._seen:
+                ((version,),) = await self._thread(_rows, _opened(self._writer), "PRAGMA data_version", ())
+            # By what was seen when this call began: another that waits beside it takes nothing away.
+            if version != seen:
                 self._seen = version
                 return
 
+    # -- rows
 
-def _connect(path: str, timeout: float = _BUSY) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    def _dump(self, task: Task) -> bytes:
+        return self._dumps({name: getattr(task, name) for name in _FIELDS})
+
+    def _dumps(self, value: object) -> bytes:
+        try:
+            return dumps(value)
+        except ValueError as exc:
+            raise self._error(exc) from exc
 
 
-def _open_one(connection: sqlite3.Connection | None) -> sqlite3.Connection:
+def _make_private(path: str) -> None:
+    """Make a file that only its owner may read, unless it is there.
+
+    One that is there is not touched: when a process closes any descriptor of a file, it loses every lock that it has on that
+    file, and another connection of this process may have some.
+    """
+    with _making, suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _connect(path: str, timeout: float = _BUSY, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Readers and the writer do not wait for each other."""
+    end = time.monotonic() + _BUSY
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as exc:
+            # SQLite itself does not wait here when two open a new file at once.
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _opened(connection: sqlite3.Connection | None) -> sqlite3.Connection:
     if connection is None:
         raise TaskStoreError("this task store is not open")
     return connection
@@ -303,20 +388,40 @@ def _commit(db: sqlite3.Connection, batch: list[_Write]) -> None:
     """In a thread: do all of these in one transaction. One that fails leaves the others alone."""
     try:
         db.execute("BEGIN IMMEDIATE")
-        for write in batch:
-            db.execute("SAVEPOINT one")
-            try:
-                write.value = write.fn(db)
-            except sqlite3.Error as exc:
-                write.error = exc
-                db.execute("ROLLBACK TO one")
-            db.execute("RELEASE one")
-        db.execute("COMMIT")
     except sqlite3.Error as exc:
+        _fail(db, batch, exc)
+        return
+    try:
         for write in batch:
-            write.error = exc
+            _do(db, write)
+        db.execute("COMMIT")
+    except Exception as exc:
+        _fail(db, batch, exc)
+        # One asked too much of the disk and has taken all down with it; which one shows when each goes alone.
+        for write in batch if len(batch) > 1 else ():
+            _commit(db, [write])
+
+
+def _fail(db: sqlite3.Connection, batch: list[_Write], exc: Exception) -> None:
+    for write in batch:
+        write.error = exc
+    with suppress(sqlite3.Error):
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+def _do(db: sqlite3.Connection, write: _Write) -> None:
+    write.error = None
+    db.execute("SAVEPOINT one")
+    try:
+        write.value = write.fn(db)
+    except Exception as exc:
+        if not db.in_transaction:
+            # SQLite takes everything back by itself where it has to, for instance when the disk is full.
+            raise
+        write.error = exc
+        db.execute("ROLLBACK TO one")
+    db.execute("RELEASE one")
 
 
 def _rows(db: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
@@ -329,12 +434,8 @@ def _changed(db: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> int:
         return cursor.rowcount
 
 
-def _dump(task: Task) -> bytes:
-    return dumps({name: getattr(task, name) for name in _COLUMNS})
-
-
 def _load(owner: str, row: bytes) -> Task:
-    return Task(**{**loads_own(row), "owner": owner})
+    return Task(**{**loads(row, _STORED), "owner": owner})
 
 
 def _unlink(path: str) -> None:

@@ -32,7 +32,8 @@ class TaskStore(ABC):
     """Keeps tasks: one row each, written only by the process that runs it (its *owner*).
 
     A store is opened by the server that it was given to, and by one server at a time. Every method but `open` is called
-    while it is open, from any task, often at once; it may be cancelled, and then may or may not have done its work.
+    while it is open, from any task, often at once, and in a shield also while the block of `open` is being cancelled; it may
+    be cancelled, and then may or may not have done its work. Called while the store is not open it raises `TaskStoreError`.
     What a method wrote is there for every later call of every process that shares the store, also after a crash.
 
     `trio_mcp.testing.TaskStoreContract` tests a store of your own.
@@ -40,7 +41,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def open(self, owner: str) -> AbstractAsyncContextManager[None]:
-        """Open the store for a process; while the block lasts, the owner counts as alive.
+        """Open the store for a process; while the block lasts, the owner counts as alive. What the block raises passes as it is.
 
         Args:
             owner: A name that no other process has or had.
@@ -54,7 +55,7 @@ class TaskStore(ABC):
         """Keep a new task. It is durable when this returns.
 
         Raises:
-            TaskStoreError: it could not be kept.
+            TaskStoreError: it could not be kept, or there is a task with its id; that one stays as it is.
         """
 
     @abstractmethod
@@ -70,11 +71,11 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def get(self, task_id: str) -> Task | None:
-        """The task, or None."""
+        """The task, or None. The id is whatever text a client sent."""
 
     @abstractmethod
     async def delete(self, task_id: str) -> None:
-        """Forget a task; nothing happens when there is none."""
+        """Forget a task, and what was left for it; nothing happens when there is none."""
 
     @abstractmethod
     async def count(self, principal: str) -> TaskCount:
@@ -82,7 +83,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def expire(self, now: float) -> int:
-        """Forget final tasks whose time is over.
+        """Forget final tasks whose time is over, and what was left for them.
 
         Args:
             now: Seconds since the epoch.
@@ -103,7 +104,8 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def send(self, signal: Signal) -> None:
-        """Leave something for the process that runs a task. Kept until that takes it, also while there is no such process."""
+        """Leave something for the process that runs a task. Kept until that takes it, also while there is no such process;
+        nothing happens when there is no such task."""
 
     @abstractmethod
     async def receive(self, owner: str) -> list[Signal]:
@@ -111,4 +113,5 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def wait_change(self) -> None:
-        """Wait until another process may have changed something. Waits for ever where no other process can."""
+        """Wait until another process may have changed something, since the last call or since this one began; all that wait
+        are woken. Whatever was there when the store was opened counts as changed. Waits for ever where no other process can."""

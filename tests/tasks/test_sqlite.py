@@ -1,0 +1,348 @@
+"""The file of tasks: who may read it, what it costs to write, and what happens when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.tasks.helpers import mode, owner_files, put, query, text_of
+from trio_mcp import Signal, SQLiteTaskStore, Task, TaskStoreError
+from trio_mcp.testing.task_rows import assert_usable, make_task
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tasks.db"
+
+
+def writer(store: SQLiteTaskStore) -> sqlite3.Connection:
+    assert store._writer is not None
+    return store._writer
+
+
+@contextmanager
+def traced(store: SQLiteTaskStore) -> Iterator[list[str]]:
+    """The statements that a store writes with."""
+    statements: list[str] = []
+    writer(store).set_trace_callback(statements.append)
+    yield statements
+    writer(store).set_trace_callback(None)
+
+
+async def create_all(store: SQLiteTaskStore, owner: str, count: int) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(store.create, make_task(owner))
+
+
+async def assert_unusable(store: SQLiteTaskStore, text: str) -> None:
+    """It cannot be opened, for this reason, and nothing is left of the attempt."""
+    with pytest.raises(TaskStoreError, match=re.escape(text)):
+        async with store.open("me"):
+            raise AssertionError("opened")
+    with trio.fail_after(5), pytest.raises(TaskStoreError, match="not open"):
+        await store.create(make_task("me"))
+
+
+# -- the files
+
+
+async def test_only_the_owner_of_the_files_may_read_them(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with SQLiteTaskStore(path).open("me"):
+            modes = {file.name: mode(file) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["tasks.db", "tasks.db-wal", "tasks.db-shm", "tasks.db-owner-me"], 0o600)
+    assert [file.name for file in path.parent.iterdir()] == ["tasks.db"]
+
+
+async def test_what_is_acknowledged_is_on_the_disk_and_readers_do_not_wait(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        assert query(path, "PRAGMA journal_mode") == "wal"
+        full = 2
+        assert writer(store).execute("PRAGMA synchronous").fetchone() == (full,)
+
+
+async def test_many_writes_at_once_cost_few_commits(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        with traced(store) as statements:
+            await create_all(store, "me", 600)
+        assert sum(sql.startswith("INSERT") for sql in statements) == 600
+        # At most 256 in one; the first may go alone.
+        assert 3 <= statements.count("COMMIT") <= 5
+
+
+async def test_looking_costs_no_commit(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        await store.create(task := make_task("me"))
+        with traced(store) as statements:
+            await store.get(task.id)
+            await store.count(task.principal)
+            assert await store.expire(task.expires + 1) == 0
+            assert await store.adopt("me") == []
+            assert await store.receive("me") == []
+        assert statements == []
+
+
+@pytest.mark.parametrize("name", ["a b.db", "100%?mode=ro#x&y.db", "ö\udcff.db", "[t]*.db", "file:t.db"])
+async def test_the_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    one, other = SQLiteTaskStore(path), SQLiteTaskStore(path)
+    (tmp_path / f"{name}-owner-dead").touch()
+    async with other.open("other"):
+        assert owner_names(tmp_path, name) == {"other"}
+        async with one.open("one"):
+            await one.create(task := make_task("one"))
+            assert await other.adopt("other") == []
+            assert owner_names(tmp_path, name) == {"one", "other"}
+        assert await other.adopt("other") == [replace(task, owner="other")]
+    assert os.listdir(tmp_path) == [name]
+
+
+def owner_names(folder: Path, name: str) -> set[str]:
+    prefix = f"{name}-owner-"
+    return {file.removeprefix(prefix) for file in os.listdir(folder) if file.startswith(prefix)}
+
+
+async def test_a_file_with_two_names_is_one_store(path: Path) -> None:
+    link = path.parent / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    one, other = SQLiteTaskStore(link), SQLiteTaskStore(path)
+    async with one.open("one"), other.open("other"):
+        await one.create(task := make_task("one"))
+        assert await other.adopt("other") == []
+        assert await one.save(replace(task, status="completed")) is True
+    assert mode(path) == 0o600
+
+
+async def test_files_of_owners_that_are_gone_are_removed_and_others_are_not(path: Path) -> None:
+    for name in ("dead", "gone"):
+        (path.parent / f"tasks.db-owner-{name}").touch()
+    for name in ("tasks.db-owner", "other.db-owner-dead", "x-tasks.db-owner-dead"):
+        (path.parent / name).touch()
+    async with SQLiteTaskStore(path).open("one"), SQLiteTaskStore(path).open("two"):
+        assert owner_files(path) == ["one", "two"]
+    assert owner_files(path) == []
+    assert sorted(os.listdir(path.parent)) == [
+        "other.db-owner-dead",
+        "tasks.db",
+        "tasks.db-owner",
+        "x-tasks.db-owner-dead",
+    ]
+
+
+# -- formats
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty file", "an empty database"])
+async def test_a_new_file_is_brought_up_to_date_once(path: Path, there: str) -> None:
+    if there != "nothing":
+        put(path)
+    if there == "an empty database":
+        query(path, "PRAGMA journal_mode = WAL")
+    store = SQLiteTaskStore(path)
+    task = make_task("me")
+    async with store.open("me"):
+        await store.create(task)
+    assert query(path, "PRAGMA user_version") == 1
+    async with store.open("heir"):
+        with traced(store) as statements:
+            assert await store.get(task.id) == task
+        assert statements == []
+    assert query(path, "PRAGMA user_version") == 1
+
+
+async def test_the_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> None:
+    async with SQLiteTaskStore(path).open("me"):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    store = SQLiteTaskStore(path)
+    await assert_unusable(store, f"{path} was written by a newer version of trio_mcp (format 7; this one knows 1)")
+    assert query(path, "PRAGMA user_version") == 7
+    # Only the last connection to a file can switch that off: nothing is left open.
+    assert query(path, "PRAGMA journal_mode = DELETE") == "delete"
+    assert owner_files(path) == []
+
+
+# -- what cannot be used
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: Path) -> None:
+    text = "my notes\n" * 500
+    put(path, text)
+    await assert_unusable(SQLiteTaskStore(path), f"tasks cannot be kept in {path}: file is not a database")
+    assert text_of(path) == text
+    assert os.listdir(path.parent) == ["tasks.db"]
+
+
+async def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "tasks.db"
+    store = SQLiteTaskStore(path)
+    await assert_unusable(store, f"tasks cannot be kept in {path}: [Errno 2] No such file or directory")
+    path.parent.mkdir()
+    async with store.open("me"):
+        await assert_usable(store, "me")
+
+
+@pytest.mark.parametrize("name", ["tasks.db", "tasks.db-wal", "tasks.db-owner-me"])
+async def test_a_folder_in_the_place_of_a_file(path: Path, name: str) -> None:
+    (path.parent / name).mkdir()
+    store = SQLiteTaskStore(path)
+    await assert_unusable(store, f"tasks cannot be kept in {path}: ")
+    (path.parent / name).rmdir()
+    async with store.open("me"):
+        await assert_usable(store, "me")
+
+
+@contextmanager
+def read_only_folder() -> Iterator[Path]:
+    """A folder in which this process may not write, also when root runs it."""
+    folder = Path(tempfile.mkdtemp()).resolve()
+    folder.chmod(0o555)
+    root = os.geteuid() == 0
+    try:
+        if root:
+            os.seteuid(65534)
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+async def test_a_folder_that_is_read_only() -> None:
+    with read_only_folder() as folder:
+        path = folder / "tasks.db"
+        await assert_unusable(SQLiteTaskStore(path), f"tasks cannot be kept in {path}: [Errno 13] Permission denied")
+        assert os.listdir(folder) == []
+
+
+async def test_a_store_that_is_open_is_not_opened_again(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        with pytest.raises(TaskStoreError, match="is open already; give each server a store of its own"):
+            async with store.open("other"):
+                raise AssertionError("opened")
+        await assert_usable(store, "me")
+        assert owner_files(path) == ["me"]
+    async with store.open("heir"):
+        await assert_usable(store, "heir")
+
+
+def test_a_store_may_be_used_in_one_run_after_another(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+
+    async def use(owner: str) -> None:
+        async with store.open(owner):
+            await assert_usable(store, owner)
+
+    trio.run(use, "first")
+    trio.run(use, "second")
+
+
+# -- writes that fail
+
+
+async def test_a_write_that_fails_leaves_the_others_of_its_transaction_alone(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        await store.create(known := make_task("me"))
+        failed: list[int] = []
+        tasks = [known if number % 10 == 5 else make_task("me") for number in range(60)]
+
+        async def create(number: int) -> None:
+            try:
+                await store.create(tasks[number])
+            except TaskStoreError as exc:
+                assert "UNIQUE constraint failed" in str(exc)
+                failed.append(number)
+
+        with traced(store) as statements:
+            async with trio.open_nursery() as nursery:
+                for number in range(60):
+                    nursery.start_soon(create, number)
+        assert sorted(failed) == [5, 15, 25, 35, 45, 55]
+        assert statements.count("COMMIT") <= 3
+        for task in tasks:
+            assert await store.get(task.id) == task
+
+
+async def test_a_full_disk_fails_what_needs_room_and_not_the_store(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    errors: list[str] = []
+
+    async def fails(task: Task) -> None:
+        with pytest.raises(TaskStoreError) as caught:
+            await store.create(task)
+        errors.append(str(caught.value))
+
+    async with store.open("me"):
+        await store.create(known := make_task("me"))
+        await store.create(gone := make_task("me"))
+        pages = query(path, "PRAGMA page_count")
+        writer(store).execute(f"PRAGMA max_page_count = {pages + 4}")
+        large = [make_task("me", params={"x": "y" * 100_000}) for _ in range(3)]
+        small = make_task("me")
+        # All of these are in one transaction; SQLite takes all of it back when the disk is full.
+        async with trio.open_nursery() as nursery:
+            for task in large:
+                nursery.start_soon(fails, task)
+            nursery.start_soon(store.create, small)
+            nursery.start_soon(store.delete, gone.id)
+            nursery.start_soon(fails, known)
+        assert sorted(errors) == sorted(
+            f"tasks cannot be kept in {path}: {why}"
+            for why in (*["database or disk is full"] * 3, "UNIQUE constraint failed: tasks.id")
+        )
+        assert [await store.get(task.id) for task in (*large, gone)] == [None] * 4
+        assert [await store.get(task.id) for task in (known, small)] == [known, small]
+        assert await store.count(large[0].principal) == (0, 0)
+        writer(store).execute(f"PRAGMA max_page_count = {pages + 1000}")
+        await store.create(large[0])
+        assert await store.get(large[0].id) == large[0]
+    assert query(path, "PRAGMA integrity_check") == "ok"
+
+
+async def test_a_row_that_cannot_be_read_fails_one_call_and_not_the_store(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("dead"):
+        await store.create(broken := make_task("dead"))
+        await store.send(Signal(broken.id, "answer", {"x": 1}))
+    async with store.open("me"):
+        writer(store).execute("UPDATE tasks SET row = x'00'")
+        for _ in range(2):
+            with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
+                await store.adopt("me")
+            await store.create(task := make_task("me"))
+            assert await store.get(task.id) == task
+        with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
+            await store.get(broken.id)
+        await store.delete(broken.id)
+        await assert_usable(store, "me")
+
+
+@pytest.mark.parametrize("value", [{1}, float, "\ud800", 10**1001])
+async def test_what_is_no_json_is_refused(path: Path, value: object) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        with pytest.raises(TaskStoreError, match=re.escape(f"tasks cannot be kept in {path}: $.params.x: ")):
+            await store.create(make_task("me", params={"x": value}))
+        await assert_usable(store, "me")
