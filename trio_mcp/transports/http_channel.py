@@ -31,6 +31,7 @@ from ..protocol.envelope import (
 )
 from ..protocol.http import mirror_headers
 from ..protocol.jsontext import shorten
+from ..protocol.listening import CANCELLED
 from ..protocol.meta import PROTOCOL_VERSION
 from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params, param_headers
 from ..protocol.sse import EventTooLarge, SSEParser
@@ -211,6 +212,11 @@ class HttpChannel(Channel):
             self._odd(f"an event that is no message: {shorten(data.decode(errors='replace'))} ({exc})")
             return None
         if isinstance(message, Notification):
+            target = message.params.get("requestId") if message.method == CANCELLED else None
+            if listener.changes is not None and target == id and type(target) is type(id):
+                # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
+                logger.info("%s ended a stream of changes: %s", self._url, shorten(message.params.get("reason")))
+                return {}
             await listener.tell(message)
             return None
         result = self._result(id, message)
