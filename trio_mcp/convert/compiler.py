@@ -174,6 +174,8 @@ class Compiler:
         return arms[0] if len(arms) == 1 else UnionCodec(arms)
 
     def _class(self, annotation: Any, cls: Any, args: tuple[Any, ...]) -> Codec:
+        if not isinstance(cls, abc.Hashable):
+            raise Unsupported(f"{shorten(annotation)} is not a type")
         simple = _simple(cls)
         if simple is not None:
             return simple
