@@ -150,6 +150,37 @@ def test_a_schema_that_cannot_be_used_is_refused_at_registration(schema: Any, sa
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["ctx", "c"])
+def test_a_property_of_the_name_of_the_context_is_refused(name: str) -> None:
+    server = Server("s")
+
+    async def tool(ctx: Context, **rest: Any) -> None: ...
+
+    async def other(c: Context | None, a: int = 1) -> None: ...
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, name: {"type": "string"}}}
+    with pytest.raises(RegistrationError) as caught:
+        server.tool(tool if name == "ctx" else other, input_schema=schema)
+    said = f"input_schema has the property {name!r}, and the Context is passed as that; give the parameter another name"
+    assert said in str(caught.value)
+
+
+async def test_an_argument_of_the_name_of_the_context_that_no_property_names_is_told() -> None:
+    server = Server("s")
+
+    @server.tool(input_schema={"type": "object"})
+    async def tool(ctx: Context, **rest: Any) -> str:
+        return f"{ctx.server is server} {rest}"
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("tool", {"a": 1})).text == "True {'a': 1}"
+        result = await client.call_tool("tool", {"ctx": 1, "a": 1})
+        assert (result.is_error, result.text.splitlines()[1:]) == (
+            True,
+            ["ctx: unexpected, tool takes no such argument"],
+        )
+
+
 def test_arguments_of_any_name_need_a_schema() -> None:
     server = Server("s")
 

@@ -247,6 +247,11 @@ class Handler:
         if self._given is not None:
             names = {item.name for item in self.parameters}
             for name in self._given.schema.get("properties", {}):
+                if name == self._context:
+                    raise self.error(
+                        f"input_schema has the property {name!r}, and the Context is passed as that; "
+                        "give the parameter another name"
+                    )
                 if name not in names and not self._rest:
                     raise self.error(
                         f"input_schema has the property {name!r}, the function has no such parameter; it may take **arguments"
@@ -303,6 +308,9 @@ class Handler:
                 found = found or []
                 exc.under(name, found)
         if taken < len(arguments) and self._rest:
+            if self._context in arguments:
+                found = found or []
+                Mismatch(Problem(f"unexpected, {self.name} takes no such argument")).under(self._context, found)
             values.update((name, value) for name, value in arguments.items() if name not in self._by_name)
         elif taken < len(arguments):
             found = found or []
