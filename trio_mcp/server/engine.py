@@ -33,6 +33,7 @@ from ..scopes.groups import only_exception, unwrapped
 from .context import Context
 from .extensions import check_declared
 from .handlers import HANDLERS, error_result, run_tool
+from .paths import UnsafePath
 from .registry import Registry, Tool
 from .rounds import AskAgain
 from .server import ServerBase
@@ -157,6 +158,8 @@ class Engine:
 
     def _raised(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """What a handler raised, as an outcome."""
+        if isinstance(exc, UnsafePath) and call.method == "tools/call":
+            return self._failed(call, exc.message)
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, AskAgain):
