@@ -193,11 +193,9 @@ class Engine:
     def _invalid(self, call: Call, exc: Mismatch) -> bytes | ProtocolError:
         """The handler returned something that cannot be sent, or is not what it promised."""
         lines = render(exc.problems, self.limits)
-        what = self._what(call)
-        logger.error("%s returned a result that is not valid:\n%s", what, lines)
-        if call.method == "tools/call":
-            return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid:\n{lines}")
-        return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid")
+        logger.error("%s returned a result that is not valid:\n%s", self._what(call), lines)
+        text = f"{self._subject(call)} returned a result that is not valid"
+        return self._failed(call, f"{text}:\n{lines}" if call.method == "tools/call" else text)
 
     def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
         if not text.isascii():
@@ -213,7 +211,7 @@ class Engine:
 
     def timed_out(self, call: Call) -> bytes | ProtocolError:
         """The outcome of a call whose time is over."""
-        text = f"{self._what(call).capitalize()} did not finish within {call.timeout:g} s"
+        text = f"{self._subject(call)} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
         return self.encode(error_result(text)) if call.method == "tools/call" else TimedOut(text)
 
@@ -225,6 +223,11 @@ class Engine:
         if call.method == "resources/read":
             return f"resource {shorten(call.params['uri'])}"
         return call.method
+
+    def _subject(self, call: Call) -> str:
+        """The same at the beginning of a sentence; a method stays as it is written."""
+        what = self._what(call)
+        return what if what == call.method else f"{what[0].upper()}{what[1:]}"
 
     async def _run_tool(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> Outcome:
         return await self.outcome(call, run_tool(self, call, tool, values, context, self.tasks.threads))
