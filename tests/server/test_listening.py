@@ -188,6 +188,7 @@ async def test_there_is_a_most_of_streams_and_a_place_comes_back() -> None:
         refused = await listen(peer, 3, toolsListChanged=True)
         assert refused["error"]["code"] == ServerBusy.code
         assert "2 streams are listening already" in refused["error"]["message"]
+        assert refused["error"]["data"] == {"retryAfter": 1.0}
         await peer.cancel(1)
         await wait_all_tasks_blocked()
         assert (await listen(peer, 4, toolsListChanged=True))["params"]["_meta"] == {ID: 4}
@@ -352,8 +353,9 @@ async def test_a_refusal_is_raised_where_the_block_begins(transport: str) -> Non
 
     async with trio.open_nursery() as nursery:
         async with open_client(await serve(transport, server, nursery)) as client:
-            with pytest.raises(ServerBusy, match="1 streams are listening already"):
+            with pytest.raises(ServerBusy, match="1 streams are listening already") as caught:
                 await twice(client)
+            assert caught.value.retry_after == 1
         nursery.cancel_scope.cancel()
 
 

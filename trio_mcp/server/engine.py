@@ -132,10 +132,12 @@ class Engine:
             method = self.server.extensions.find(call.method)
             assert method is not None, call.method
             handler = method.serve
-        outcome = await self.outcome(call, handler(self, call))
+        return self._answer(call, await self.outcome(call, handler(self, call)))
+
+    def _answer(self, call: Call, outcome: bytes | ProtocolError) -> bytes:
         if isinstance(outcome, bytes):
             return encode_result(call.id, outcome)
-        call.status = outcome.http_status
+        call.status, call.retry_after = outcome.http_status, outcome.retry_after
         return encode_error(call.id, outcome)
 
     async def outcome(self, call: Call, work: Awaitable[dict[str, Any] | bytes]) -> bytes | ProtocolError:
@@ -203,11 +205,7 @@ class Engine:
         return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
-        outcome = self.timed_out(call)
-        if isinstance(outcome, bytes):
-            return encode_result(call.id, outcome)
-        call.status = outcome.http_status
-        return encode_error(call.id, outcome)
+        return self._answer(call, self.timed_out(call))
 
     def timed_out(self, call: Call) -> bytes | ProtocolError:
         """The outcome of a call whose time is over."""

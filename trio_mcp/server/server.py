@@ -113,7 +113,7 @@ class ServerBase(Generic[LifespanT]):
         self._completions: dict[CompletionKey, Handler] = {}
         self._registry: Registry | None = None
         self._open = False
-        self.notices: Notices = Notices(limits.listeners)
+        self.notices: Notices = Notices(limits.listeners, limits.retry_after)
         for extension in extensions:
             self.add_extension(extension)
 
