@@ -47,6 +47,7 @@ class ClientOptions(TypedDict, total=False):
             filled in), True (accepted, for a URL), False (declined) or None (no answer).
         on_sample: Answers for a model: called with the parameters; returns the text, or a whole result.
         roots: URIs, or objects with `uri` and `name`; or a function that gives them.
+        extensions: Extensions that this program speaks: their settings, by identifier.
         headers: Sent with every request.
         http2: Whether HTTP/2 may be spoken (over TLS). Default False.
         uds: A unix socket to connect to, instead of the host in the URL.
@@ -57,12 +58,15 @@ class ClientOptions(TypedDict, total=False):
     on_elicit: ElicitCallback
     on_sample: SampleCallback
     roots: Sequence[Any] | Callable[[], Any]
+    extensions: Mapping[str, dict[str, Any]]
     headers: Mapping[str, str]
     http2: bool
     uds: str
     verify: Any
     http: Any
 
+
+_NOT_HTTP = frozenset({"on_elicit", "on_sample", "roots", "extensions"})
 
 # The blocks that are open in each task, outermost first: to close them in order when they are left out of order.
 _OPEN: WeakKeyDictionary[trio.lowlevel.Task, list[open_client]] = WeakKeyDictionary()
@@ -80,7 +84,8 @@ class open_client(AbstractAsyncContextManager[Client]):
         client_version: Its version; otherwise that of `trio_mcp`.
         limits: Bounds.
         connect_timeout: Seconds to wait for the first answer; otherwise `limits.connect_timeout`.
-        options: What to answer (`on_elicit`, `on_sample`, `roots`), and for URLs `headers`, `http2`, `uds`, `verify`, `http`; see
+        options: What to answer (`on_elicit`, `on_sample`, `roots`), `extensions`, and for URLs `headers`, `http2`, `uds`,
+            `verify`, `http`; see
             `ClientOptions`.
 
     Raises:
@@ -103,6 +108,7 @@ class open_client(AbstractAsyncContextManager[Client]):
     ) -> None:
         self._target = target
         self._answers, self._http = _split_options(options)
+        self._extensions = options.get("extensions")
         self._info = {"name": name, "version": client_version or _own_version()}
         self._limits = limits
         self._timeout = limits.connect_timeout if connect_timeout is None else connect_timeout
@@ -164,7 +170,13 @@ class open_client(AbstractAsyncContextManager[Client]):
         with unwrapped():
             # Even where the channel has no tasks: the blocks of all targets nest, and the innermost nursery tells.
             async with _open_channel(self._target, self._limits, self._http) as channel, trio.open_nursery():
-                client = Client(channel, info=self._info, limits=self._limits, answers=self._answers)
+                client = Client(
+                    channel,
+                    info=self._info,
+                    limits=self._limits,
+                    answers=self._answers,
+                    extensions=self._extensions,
+                )
                 await client.discover(timeout=self._timeout)
                 yield client
 
@@ -172,8 +184,16 @@ class open_client(AbstractAsyncContextManager[Client]):
 class ConnectedClient(Client):
     """A client whose tasks run in somebody else's nursery. Made by `connect_client`."""
 
-    def __init__(self, channel: Channel, *, info: dict[str, Any], limits: Limits, answers: Answers) -> None:
-        super().__init__(channel, info=info, limits=limits, answers=answers)
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        info: dict[str, Any],
+        limits: Limits,
+        answers: Answers,
+        extensions: Mapping[str, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(channel, info=info, limits=limits, answers=answers, extensions=extensions)
         self._leave = trio.Event()
         self._left = trio.Event()
 
@@ -218,7 +238,9 @@ async def connect_client(
         client: ConnectedClient | None = None
         try:
             async with _open_channel(target, limits, http) as channel:
-                client = ConnectedClient(channel, info=info, limits=limits, answers=answers)
+                client = ConnectedClient(
+                    channel, info=info, limits=limits, answers=answers, extensions=options.get("extensions")
+                )
                 await client.discover(timeout=seconds)
                 task_status.started(client)
                 await client._leave.wait()
@@ -250,7 +272,7 @@ def _split_options(options: ClientOptions) -> tuple[Answers, dict[str, Any]]:
     if unknown:
         there = ", ".join(ClientOptions.__annotations__)
         raise TypeError(f"open_client: no option {', '.join(sorted(unknown))}; there is: {there}")
-    http = {key: value for key, value in options.items() if key not in ("on_elicit", "on_sample", "roots")}
+    http = {key: value for key, value in options.items() if key not in _NOT_HTTP}
     return Answers(options.get("on_elicit"), options.get("on_sample"), options.get("roots")), http
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "RequestTimeout",
     "ResourceNotFound",
     "ServerBusy",
+    "TaskCancelled",
     "TimedOut",
     "ToolError",
     "UnsupportedVersion",
@@ -225,6 +226,10 @@ class InputNeeded(MCPError):
         super().__init__(message)
         self.requests = requests
         self.state = state
+
+
+class TaskCancelled(MCPError):
+    """The task was cancelled, so it has no result."""
 
 
 class InvalidResponse(MCPError):

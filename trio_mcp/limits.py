@@ -76,7 +76,7 @@ class Limits:
     task_ttl: float = 3_600.0
     """How long a task can be found, from its creation; a tool's own `timeout` is added. With it at most a day."""
     task_poll: float = 1.0
-    """How often a client is told to look."""
+    """How often a client is told to look at a task that has run for a while; at a young one more often."""
     task_flush: float = 0.25
     """Between two writes of what running tasks say of themselves. Progress may come a thousand times a second."""
     task_sweep: float = 10.0

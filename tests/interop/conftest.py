@@ -71,6 +71,21 @@ def scripts(npm: Path) -> Path:
     return npm
 
 
+@pytest.fixture(params=["mcp", "typescript"])
+def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
+    """A command that starts a client of a peer, when what it does and its target are added."""
+    if request.param == "mcp":
+        return [python, str(HERE / "mcp_rounds_client.py")]
+    scripts: Path = request.getfixturevalue("scripts")
+    return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
+
+
+@pytest.fixture
+def ts_server(node: Path, scripts: Path) -> list[str]:
+    """A command that starts the TypeScript server."""
+    return [str(node), str(scripts / "ts_rounds_server.mjs")]
+
+
 @pytest.fixture
 def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file where a server marks when `slow` starts and ends; its name is in MARKS, for child processes."""

@@ -2,6 +2,9 @@
 
 python mcp_rounds_client.py ask command ...         over stdio; with a URL instead of the command, over HTTP
 python mcp_rounds_client.py listen command ...
+python mcp_rounds_client.py end command ...         also: URL CERTFILE LOG, over HTTP/2 with TLS, written down in LOG
+
+With `end` it prints a line as soon as it listens, and the rest when the server has ended that.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_client import connect, wire
 from mcp_types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -24,17 +29,12 @@ from mcp_types import (
     Root,
     TextContent,
 )
-from pydantic import BaseModel, FileUrl
+from pydantic import FileUrl
 
 FORMS: dict[str, dict[str, str | int | float | bool | list[str] | None]] = {
     "Who goes to Rome?": {"name": "Ada", "age": 36},
     "Is that all?": {"sure": True},
 }
-
-
-def wire(model: BaseModel) -> dict[str, Any]:
-    """A result as it was sent, as far as the client keeps it."""
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 async def ask(target: str | StdioServerParameters) -> dict[str, Any]:
@@ -94,7 +94,29 @@ async def listen(target: str | StdioServerParameters) -> dict[str, Any]:
         }
 
 
+async def end(target: list[str]) -> dict[str, Any]:
+    """Listen until the server ends."""
+    async with connect(target) as client:
+        process = wire(await client.call_tool("process_id", {}))["content"][0]["text"]
+        async with client.listen(tools_list_changed=True, resource_subscriptions=["note://today"]) as changes:
+            await client.call_tool("touch", {"uri": "note://today"})
+            print(json.dumps({"process": int(process), "honored": wire(changes.honored)}), flush=True)
+            heard: list[Any] = []
+            ended = "gracefully"
+            try:
+                with anyio.fail_after(20):
+                    async for event in changes:
+                        name = type(event).__name__
+                        heard.append([name, dataclasses.asdict(event)])
+            except SubscriptionLost:
+                ended = "lost"
+    return {"changes": heard, "ended": ended}
+
+
 if __name__ == "__main__":
     what, target, *args = sys.argv[1:]
-    server = target if args == [] else StdioServerParameters(command=target, args=args, env=dict(os.environ))
-    print(json.dumps(anyio.run({"ask": ask, "listen": listen}[what], server)))
+    if what == "end":
+        print(json.dumps(anyio.run(end, [target, *args])))
+    else:
+        server = target if args == [] else StdioServerParameters(command=target, args=args, env=dict(os.environ))
+        print(json.dumps(anyio.run({"ask": ask, "listen": listen}[what], server)))

@@ -2,6 +2,7 @@
 
 python rounds_server.py                     on stdio
 python rounds_server.py --http              on HTTP; prints the URL
+python rounds_server.py --http CERTFILE     on HTTP with TLS; the file has the key too
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ async def touch(uri: str, ctx: Context) -> str:
     return "touched"
 
 
+@server.tool
+async def process_id() -> str:
+    """The number of this process."""
+    return str(os.getpid())
+
+
 @server.resource("note://today")
 def today() -> str:
     """The note of today."""
@@ -90,5 +97,5 @@ def ready(http: HttpServer) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--http"]:
-        sys.exit(run_http(server, "127.0.0.1:0", ready))
+        sys.exit(run_http(server, "127.0.0.1:0", ready, certfile=sys.argv[2] if sys.argv[2:] else None))
     server.run()

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["serving", "wait_for"]
+from trio_mcp import StdioCommand
+
+__all__ = ["opened", "serving", "tapped", "wait_for"]
 
 
 @contextmanager
@@ -21,6 +23,21 @@ def serving(command: Sequence[str]) -> Iterator[str]:
             yield url
         finally:
             process.terminate()
+
+
+@contextmanager
+def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) -> Iterator[list[str]]:
+    """What a client is opened on, for a server with a tap before it: a command, or one URL."""
+    if over == "stdio":
+        yield [*tap, *server]
+    else:
+        with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
+            yield [proxy]
+
+
+def opened(target: list[str]) -> StdioCommand | str:
+    """What our client opens, of what `tapped` gives."""
+    return target[0] if target[0].startswith("http") else StdioCommand(target)
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import StdioCommand, open_client
+from trio_mcp import MissingClientCapability, open_client
 
-from .serving import serving
-from .wire_log import REVISION, Message, Schema, methods, read_log
+from .serving import opened, tapped
+from .wire_log import REVISION, Message, Schema, changes, methods, read_log, results
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -62,28 +60,18 @@ CHANGES = [
 
 
 @pytest.fixture(params=["mcp", "typescript"])
-def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
-    """A command that starts a client of a peer, when what it does and its target are added."""
-    if request.param == "mcp":
-        return [python, str(HERE / "mcp_rounds_client.py")]
-    scripts: Path = request.getfixturevalue("scripts")
-    return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
+def their_server(request: pytest.FixtureRequest) -> list[str]:
+    """A command that starts a server of a peer."""
+    if request.param == "typescript":
+        command: list[str] = request.getfixturevalue("ts_server")
+        return command
+    return [str(request.getfixturevalue("python")), str(HERE / "mcp_rounds_server.py")]
 
 
 @pytest.fixture(params=["stdio", "http"])
 def over(request: pytest.FixtureRequest) -> str:
     """The transport."""
     return str(request.param)
-
-
-@contextmanager
-def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) -> Iterator[list[str]]:
-    """What a client is opened on, for a server with a tap before it: a command, or one URL."""
-    if over == "stdio":
-        yield [*tap, *server]
-    else:
-        with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
-            yield [proxy]
 
 
 def run(command: list[str]) -> Any:
@@ -104,16 +92,12 @@ def plan_calls(messages: list[Message]) -> list[Any]:
     ]
 
 
-def results(messages: list[Message], kind: str) -> list[Any]:
-    """All results of this type, in order."""
-    bodies = [message.body for message in messages if message.sender == "server"]
-    return [body["result"] for body in bodies if "result" in body and body["result"]["resultType"] == kind]
-
-
-def changes(messages: list[Message]) -> list[Any]:
-    """What the server told the listener: the method of each notification and the resource it is about, in order."""
-    bodies = [message.body for message in messages if message.sender == "server"]
-    return [[body["method"], body["params"].get("uri")] for body in bodies if "method" in body]
+def retries(messages: list[Message]) -> list[dict[str, Any]]:
+    """What each request had that answered a question, in order."""
+    bodies = [message.body for message in messages if message.sender == "client" and not message.closed]
+    members = ("inputResponses", "requestState")
+    found = [{name: body["params"][name] for name in members if name in body.get("params", {})} for body in bodies]
+    return [answer for answer in found if answer]
 
 
 def test_their_client_answers_our_server(
@@ -162,7 +146,7 @@ def test_their_client_listens_to_our_server(
 
 
 async def test_our_client_answers_their_server(
-    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
 ) -> None:
     asked: list[Any] = []
 
@@ -178,9 +162,8 @@ async def test_our_client_answers_their_server(
         asked.append("roots")
         return ROOTS
 
-    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
-        command = StdioCommand(target) if over == "stdio" else target[0]
-        async with open_client(command, on_elicit=elicit, on_sample=sample, roots=roots) as client:
+    with tapped(over, their_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_elicit=elicit, on_sample=sample, roots=roots) as client:
             result = (await client.call_tool("plan", {"place": "Rome"}, raise_on_error=True)).structured_content
             declined = (await client.call_tool("ask_once", raise_on_error=True)).text
     assert result == {
@@ -198,16 +181,65 @@ async def test_our_client_answers_their_server(
     messages = read_log(log)
     calls = plan_calls(messages)
     assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 2, 1]
-    states = [result["requestState"] for result in results(messages, "input_required")]
+    states = [result.get("requestState") for result in results(messages, "input_required")]
     assert [params.get("requestState") for params in calls] == [None, *states[:3]]
     assert schema.problems(messages) == []
 
 
-async def test_our_client_listens_to_their_server(
-    over: str, python: str, tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+async def test_our_client_is_asked_by_all_that_may_ask(
+    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
 ) -> None:
-    with tapped(over, [python, str(HERE / "mcp_rounds_server.py")], tap, http_tap) as target:
-        async with open_client(StdioCommand(target) if over == "stdio" else target[0]) as client:
+    asked: list[Any] = []
+
+    def elicit(params: dict[str, Any]) -> dict[str, Any] | bool:
+        asked.append([params["mode"], params["message"], params.get("url")])
+        return {"name": "Ada"} if params["mode"] == "form" else True
+
+    with tapped(over, ts_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_elicit=elicit) as client:
+            resource = (await client.read_resource("note://mine")).to_wire()["contents"]
+            prompt = (await client.get_prompt("letter")).to_wire()["messages"]
+            visited = (await client.call_tool("visit", raise_on_error=True)).text
+            later = (await client.call_tool("later", raise_on_error=True)).text
+    assert resource == [{"uri": "note://mine", "text": "The note of Ada"}]
+    assert prompt == [{"role": "user", "content": {"type": "text", "text": "Write to Ada"}}]
+    assert (visited, later) == ("accept", "now")
+    assert asked == [
+        ["form", "Whose note?", None],
+        ["form", "To whom?", None],
+        ["url", "Please pay.", "https://pay.example/1"],
+    ]
+    messages = read_log(log)
+    questions = results(messages, "input_required")
+    # With questions there is no state here, and where there is a state there are no questions.
+    assert [sorted({*question} & {"inputRequests", "requestState"}) for question in questions] == [
+        *[["inputRequests"]] * 3,
+        ["requestState"],
+    ]
+    assert [sorted(members) for members in retries(messages)] == [*[["inputResponses"]] * 3, ["requestState"]]
+    assert schema.problems(messages) == []
+
+
+async def test_our_client_cannot_be_asked(
+    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    with tapped(over, ts_server, tap, http_tap) as target:
+        async with open_client(opened(target), on_sample=lambda params: "O Rome!") as client:
+            plan = {"name": "plan", "arguments": {"place": "Rome"}}
+            for method, params in (("tools/call", plan), ("prompts/get", {"name": "letter"})):
+                with pytest.raises(MissingClientCapability) as caught:
+                    await client.request(method, params)
+                assert caught.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    messages = read_log(log)
+    assert results(messages, "input_required") == []
+    assert schema.problems(messages) == []
+
+
+async def test_our_client_listens_to_their_server(
+    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
+) -> None:
+    with tapped(over, their_server, tap, http_tap) as target:
+        async with open_client(opened(target)) as client:
             before = {tool.name for tool in await client.list_tools()}
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 assert listening.agreed == HEARD["honored"]

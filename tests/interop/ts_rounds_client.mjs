@@ -2,17 +2,22 @@
 // object.
 //   node ts_rounds_client.mjs ask command ...              over stdio; with a URL instead, over HTTP
 //   node ts_rounds_client.mjs listen command ...
+//   node ts_rounds_client.mjs end command ...              also: URL CERTFILE LOG, over HTTP/2 with TLS, written down
+// With `end` it prints a line as soon as it listens, and the rest when the server has ended that.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { recordingFetch } from './ts_http2.mjs';
 
 const [what, command, ...args] = process.argv.slice(2);
 const FORMS = { 'Who goes to Rome?': { name: 'Ada', age: 36 }, 'Is that all?': { sure: true } };
 
 function transport() {
   if (!command.startsWith('http')) return new StdioClientTransport({ command, args, env: { ...process.env } });
-  return new StreamableHTTPClientTransport(new URL(command));
+  return new StreamableHTTPClientTransport(new URL(command), args.length ? { fetch: recordingFetch(...args) } : {});
 }
+
+const print = value => process.stdout.write(JSON.stringify(value) + '\n');
 
 async function connected(capabilities, prepare) {
   const client = new Client(
@@ -49,9 +54,9 @@ async function ask() {
   return { revision, plan: plan.structuredContent, declined: declined.content, asked };
 }
 
-async function listen() {
-  const changes = [];
-  const client = await connected({}, client => {
+// A client that keeps what it is told.
+async function listener(changes) {
+  return connected({}, client => {
     client.setNotificationHandler('notifications/tools/list_changed', async () => {
       changes.push(['ToolsListChanged', {}]);
     });
@@ -59,6 +64,11 @@ async function listen() {
       changes.push(['ResourceUpdated', { uri: params.uri }]);
     });
   });
+}
+
+async function listen() {
+  const changes = [];
+  const client = await listener(changes);
   const heard = async count => {
     for (let left = 2000; changes.length < count && left > 0; left--) await sleep(10);
   };
@@ -78,4 +88,16 @@ async function listen() {
   return { revision, honored: subscription.honoredFilter, changes, new: added, says };
 }
 
-process.stdout.write(JSON.stringify(await { ask, listen }[what]()) + '\n');
+async function end() {
+  const changes = [];
+  const client = await listener(changes);
+  const pid = (await client.callTool({ name: 'process_id', arguments: {} })).content[0].text;
+  const subscription = await client.listen({ toolsListChanged: true, resourceSubscriptions: ['note://today'] });
+  await client.callTool({ name: 'touch', arguments: { uri: 'note://today' } });
+  print({ process: Number(pid), honored: subscription.honoredFilter });
+  const closed = await subscription.closed;
+  await client.close();
+  return { changes, ended: { graceful: 'gracefully', remote: 'lost' }[closed] ?? closed };
+}
+
+print(await { ask, listen, end }[what]());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 from typing import Any
 
@@ -23,25 +24,92 @@ def seal(payload: dict[str, Any], *, key: bytes = KEY, expires: float = NOW + 60
     return seal_state(payload, key, secrets.token_bytes(12), expires, bound)
 
 
-@given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none())))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.text(), JSON, max_size=5)
+
+
+def exactly(value: Any) -> str:
+    """To Python, 1 is 1.0 and True; to JSON it is neither."""
+    return json.dumps(value, sort_keys=True)
+
+
+def raw_of(state: str) -> bytes:
+    return base64.urlsafe_b64decode(state + "=" * (-len(state) % 4))
+
+
+def text_of(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+@given(OBJECTS)
 def test_what_is_sealed_is_found_again_and_cannot_be_read(payload: dict[str, Any]) -> None:
     state = seal(payload)
-    assert open_state(state, [KEY], NOW, BOUND) == payload
-    raw = base64.urlsafe_b64decode(state + "=" * (-len(state) % 4))
+    assert exactly(open_state(state, [KEY], NOW, BOUND)) == exactly(payload)
     for value in payload.values():
         if isinstance(value, str) and len(value.encode()) > 8:
-            assert value.encode() not in raw
+            assert value.encode() not in raw_of(state)
+    assert state != seal(payload)
 
 
 def test_any_changed_bit_is_refused() -> None:
-    state = seal({"user": "x"})
-    raw = base64.urlsafe_b64decode(state + "=" * (-len(state) % 4))
+    """Every bit: of the version, the key's name, the nonce, what is sealed and the tag."""
+    raw = raw_of(seal({"user": "x"}))
     for at in range(len(raw)):
-        changed = bytearray(raw)
-        changed[at] ^= 1
-        text = base64.urlsafe_b64encode(bytes(changed)).decode().rstrip("=")
-        with pytest.raises(InvalidParams, match="requestState was changed"):
-            open_state(text, [KEY], NOW, BOUND)
+        for bit in range(8):
+            changed = bytearray(raw)
+            changed[at] ^= 1 << bit
+            with pytest.raises(InvalidParams, match="requestState was changed"):
+                open_state(text_of(bytes(changed)), [KEY, OTHER], NOW, BOUND)
+
+
+@given(OBJECTS, st.data())
+def test_any_edit_is_refused(payload: dict[str, Any], data: st.DataObject) -> None:
+    raw = raw_of(seal(payload))
+    start = data.draw(st.integers(0, len(raw)))
+    end = data.draw(st.integers(start, len(raw)))
+    changed = raw[:start] + data.draw(st.binary(max_size=40)) + raw[end:]
+    if changed != raw:
+        with pytest.raises(InvalidParams, match="requestState"):
+            open_state(text_of(changed), [KEY, OTHER], NOW, BOUND)
+
+
+@given(OBJECTS, OBJECTS, st.integers(0, 80), st.integers(0, 80))
+def test_two_states_cannot_be_made_into_a_third(
+    mine: dict[str, Any], yours: dict[str, Any], first: int, second: int
+) -> None:
+    one, other = raw_of(seal(mine)), raw_of(seal(yours))
+    spliced = one[:first] + other[second:]
+    if spliced not in (one, other):
+        with pytest.raises(InvalidParams):
+            open_state(text_of(spliced), [KEY], NOW, BOUND)
+
+
+@given(st.data())
+def test_a_text_that_was_edited_opens_nothing_else(data: st.DataObject) -> None:
+    state = seal({"user": "x"})
+    at = data.draw(st.integers(0, len(state)))
+    edited = state[:at] + data.draw(st.text(st.characters(), max_size=3)) + state[at + data.draw(st.integers(0, 3)) :]
+    try:
+        payload = open_state(edited, [KEY], NOW, BOUND)
+    except InvalidParams:
+        return
+    # The same bytes, in another spelling of Base64.
+    assert raw_of(edited) == raw_of(state)
+    assert payload == {"user": "x"}
+
+
+@given(st.text(st.characters(), max_size=120) | st.binary(max_size=120).map(text_of))
+def test_no_text_does_more_than_be_refused(state: str) -> None:
+    with pytest.raises(InvalidParams, match="requestState"):
+        open_state(state, [KEY], NOW, BOUND)
 
 
 @pytest.mark.parametrize("state", ["", "!", "é", "AQ", "A" * 5, "A" * 400, seal({})[:-4], seal({}) + "AAAA"])
@@ -56,6 +124,83 @@ def test_it_expires() -> None:
     for late in (60, 61, 10**6):
         with pytest.raises(InvalidParams, match="expired"):
             open_state(state, [KEY], NOW + late, BOUND)
+
+
+@given(st.integers(0, 2**43), st.integers(-3, 3) | st.integers(-(2**43), 2**43))
+def test_it_expires_to_the_millisecond(expires: int, later: int) -> None:
+    # Quarters are exact in binary, so what is compared here is the code and not the arithmetic.
+    state = seal({"user": 1}, expires=expires / 4)
+    now = (expires + later) / 4
+    if later < 0:
+        assert open_state(state, [KEY], now, BOUND) == {"user": 1}
+    else:
+        with pytest.raises(InvalidParams, match="expired"):
+            open_state(state, [KEY], now, BOUND)
+
+
+Bindable = tuple[str, str, str, dict[str, Any]]
+REQUESTS: st.SearchStrategy[Bindable] = st.tuples(
+    st.sampled_from(["", "s", "other"]) | st.text(),
+    st.sampled_from(["", "s", "other"]) | st.text(),
+    st.sampled_from(["tools/call", "prompts/get", "resources/read"]),
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["", "s", "tools/call"]) | st.text()},
+        optional={
+            "arguments": st.none() | OBJECTS,
+            "_meta": st.just({"progressToken": 1}),
+            "requestState": st.text(),
+            "inputResponses": OBJECTS,
+        },
+    ),
+)
+
+
+@st.composite
+def near(draw: st.DrawFn, request: Bindable) -> Bindable:
+    """Another request that something could take for this one."""
+    audience, principal, method, params = request
+    arguments: dict[str, Any] = params.get("arguments") or {}
+    both = audience + principal
+    at = draw(st.integers(0, len(both)))
+    first, *_ = [*arguments, "a"]
+    requests: list[Bindable] = [
+        request,
+        (both[:at], both[at:], method, params),
+        (principal, audience, method, params),
+        (audience.swapcase(), principal, method, params),
+        (audience, principal.swapcase(), method, params),
+        (audience, principal, method, {**params, "name": params["name"].swapcase()}),
+        (audience, principal, method, {**params, "name": params["name"] + " "}),
+        (audience, principal, params["name"], {**params, "name": method}),
+        (audience, principal, method, {**params, "arguments": {**arguments, first: None}}),
+        (audience, principal, method, {**params, "arguments": {**arguments, first: [arguments.get(first)]}}),
+        (audience, principal, method, {**params, "arguments": {k.swapcase(): v for k, v in arguments.items()}}),
+        (audience, principal, method, {**params, "arguments": dict(reversed(arguments.items()))}),
+        (audience, principal, method, {**params, "_meta": {}, "requestState": "x"}),
+    ]
+    return draw(st.sampled_from(requests))
+
+
+@given(REQUESTS, st.data())
+def test_a_state_is_of_one_request(mine: Bindable, data: st.DataObject) -> None:
+    state = seal({"user": 1}, bound=binding(*mine, "name"))
+    yours = data.draw(near(mine) | REQUESTS)
+    if exactly(salient(yours)) == exactly(salient(mine)):
+        assert open_state(state, [KEY], NOW, binding(*yours, "name")) == {"user": 1}
+    else:
+        with pytest.raises(InvalidParams, match="not of this request, caller and server"):
+            open_state(state, [KEY], NOW, binding(*yours, "name"))
+
+
+def salient(request: Bindable) -> dict[str, Any]:
+    audience, principal, method, params = request
+    return {
+        "server": audience,
+        "caller": principal,
+        "method": method,
+        "name": params["name"],
+        "arguments": params.get("arguments") or {},
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,3 +237,12 @@ def test_keys_rotate() -> None:
     assert open_state(old, [KEY, OTHER], NOW, BOUND) == {"user": 1}
     with pytest.raises(InvalidParams, match="requestState was changed"):
         open_state(old, [KEY], NOW, BOUND)
+
+
+@given(st.binary(min_size=32, max_size=32), st.lists(st.binary(min_size=32, max_size=32), max_size=4))
+def test_only_a_key_of_the_ring_opens(key: bytes, ring: list[bytes]) -> None:
+    state = seal({"user": 1}, key=key)
+    assert open_state(state, [*ring, key], NOW, BOUND) == {"user": 1}
+    for others in ([other for other in ring if other != key], [bytes(32)] if key != bytes(32) else []):
+        with pytest.raises(InvalidParams, match="requestState was changed"):
+            open_state(state, others, NOW, BOUND)

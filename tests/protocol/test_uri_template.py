@@ -1,9 +1,8 @@
-"""URI templates: what is accepted can be read back, what climbs is refused, and no input is slow."""
+"""URI templates: what is accepted can be read back, and what climbs is refused."""
 
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -353,57 +352,6 @@ def test_a_uri_has_a_size_in_bytes() -> None:
     assert template.match("a:" + "b" * 9, limits) is None
     assert template.match("a:" + "é" * 4, limits) == {"x": "é" * 4}
     assert template.match("a:" + "é" * 5, limits) is None
-
-
-# -- time
-
-NASTY = [
-    "{x}",
-    "{+x}",
-    "{+x}a",
-    "{x}/a",
-    "/".join(f"{{v{n}}}" for n in range(32)),
-    "a".join(f"{{v{n}}}" for n in range(32)),
-    "aa".join(f"{{v{n}}}" for n in range(32)),
-    "{" + ",".join(f"v{n}" for n in range(32)) + "}",
-    "{?" + ",".join(f"v{n}" for n in range(32)) + "}",
-    "".join(f"{{;v{n}}}" for n in range(32)),
-    "".join(f"{{/v{n}}}" for n in range(32)),
-    "".join(f"{{.v{n}}}" for n in range(32)),
-    "".join(f"{{?v{n}}}" for n in range(32)),
-    "{/x*}",
-    "{+x}" + "a" * 900,
-    "{+p}a" + "a".join(f"{{v{n}}}" for n in range(31)),
-]
-URIS = [piece * (8192 // len(piece)) for piece in ("a", "/", ".", "%", "%2e", "a/", ";", "&", "?", ",", "=a&", "../")]
-
-
-def accepted(texts: list[str]) -> list[UriTemplate]:
-    out: list[UriTemplate] = []
-    for text in texts:
-        try:
-            out.append(UriTemplate(text))
-        except BadTemplate:
-            # Refused is quick too.
-            continue
-    return out
-
-
-@pytest.mark.parametrize("template", accepted(NASTY), ids=lambda template: template.text[:20])
-def test_no_uri_is_slow(template: UriTemplate) -> None:
-    for uri in URIS:
-        started = time.process_time()
-        try:
-            template.match(uri)
-        except Climbs:
-            pass
-        # Processor time, not the clock of a busy machine. Backtracking over 32 variables would take years.
-        assert time.process_time() - started < 0.5
-
-
-def test_most_nasty_templates_are_accepted() -> None:
-    # Or else the test before would check nothing.
-    assert len(accepted(NASTY)) >= 10
 
 
 @given(

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -25,8 +23,6 @@ from trio_mcp import (
     serve_http,
     serve_stream,
 )
-from trio_mcp.limits import DEFAULT
-from trio_mcp.protocol.listening import LIST_CHANGED, RESOURCE_UPDATED, agree
 from trio_mcp.testing import RawPeer, open_raw, request
 
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -55,37 +51,6 @@ async def listen(peer: RawPeer, id: Any, **wanted: Any) -> dict[str, Any]:
     await peer.send(request(id, "subscriptions/listen", notifications=wanted))
     message: dict[str, Any] = await peer.receive()
     return message
-
-
-# -- the filter
-
-
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            **{f"{kind}ListChanged": st.booleans() for kind in LIST_CHANGED},
-            "resourceSubscriptions": st.lists(st.sampled_from(["a:1", "a:2", "a:3"])),
-        },
-    ),
-    st.sets(st.sampled_from(sorted(ALL))),
-    st.sampled_from([*LIST_CHANGED.values(), RESOURCE_UPDATED]),
-    st.sampled_from(["a:1", "a:2", "a:3"]),
-)
-def test_a_filter_lets_through_what_was_asked_for_and_can_be_told(
-    requested: dict[str, Any], offered: set[str], method: str, uri: str
-) -> None:
-    found = agree(requested, {kind: ALL[kind] for kind in offered}, DEFAULT)
-    if method == RESOURCE_UPDATED:
-        expected = "resources" in offered and uri in requested.get("resourceSubscriptions", [])
-        assert found.wants(method, uri) is expected
-    else:
-        [kind] = [kind for kind, name in LIST_CHANGED.items() if name == method]
-        assert found.wants(method, None) is (kind in offered and requested.get(f"{kind}ListChanged", False))
-    # What is acknowledged is part of what was asked for.
-    for key, value in found.agreed.items():
-        assert value is True or set(value) <= set(requested[key])
-        assert requested[key]
 
 
 # -- on the wire
@@ -279,41 +244,6 @@ async def test_notify_is_callable_from_a_thread_and_before_and_after_serving() -
         await trio.to_thread.run_sync(server.notify_resource_updated, "shop://a")
         assert (await peer.receive())["params"]["uri"] == "shop://a"
     server.notify_resource_updated("shop://a")
-
-
-async def test_one_that_never_reads_slows_nobody(autojump_clock: MockClock) -> None:
-    """256 listeners, one of which never reads, and a publisher at full speed."""
-    server = shop()
-    uris = [f"shop://{number}" for number in range(150)]
-    heard: list[set[str]] = []
-    async with open_server(server) as running, trio.open_nursery() as nursery, open_raw(running) as deaf:
-        await listen(deaf, 1, resourceSubscriptions=uris)
-
-        async def hear(task_status: trio.TaskStatus[None]) -> None:
-            mine: set[str] = set()
-            heard.append(mine)
-            async with open_client(running) as client, client.listen(uris=uris) as changes:
-                task_status.started()
-                async for change in changes:
-                    assert change.uri is not None
-                    mine.add(change.uri)
-
-        for _ in range(255):
-            await nursery.start(hear)
-        assert len(server.notices) == 256
-        start = trio.current_time()
-        for turn in range(20):
-            for uri in uris:
-                server.notify_resource_updated(uri)
-            if turn % 10 == 0:
-                await wait_all_tasks_blocked()
-        await wait_all_tasks_blocked()
-        assert trio.current_time() == start
-        assert all(mine == set(uris) for mine in heard)
-        for subscription in server.notices._subscriptions:
-            assert len(subscription._pending) <= len(uris)
-        nursery.cancel_scope.cancel()
-    assert len(server.notices) == 0
 
 
 # -- the client

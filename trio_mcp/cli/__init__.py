@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "serve": "Serve a server from a Python file.",
     "tools": "List the tools of a server.",
     "call": "Call a tool.",
+    "tasks": "Look after calls that became tasks.",
     "read": "Read a resource, or list the resources.",
     "prompt": "Get a prompt, or list the prompts.",
 }

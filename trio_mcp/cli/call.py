@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from .. import Client
+from .. import Client, RemoteTask, StdioCommand, TaskState
+from .book import remember
 from .session import no_such, print_json, run_client, split_target
-from .show import show_blocks
+from .show import printable, show_result
 from .values import parse_json_object, parse_pairs, typed_arguments
 
 __all__ = ["command"]
@@ -30,6 +31,8 @@ __all__ = ["command"]
     help="With an object: the arguments. Alone: print the whole result as JSON.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the result [300].")
+@click.option("--task", "follow", is_flag=True, help="Show the task that the call becomes; Ctrl-C leaves it running.")
+@click.option("--detach", is_flag=True, help="Do not wait for a call that becomes a task: print its id.")
 @click.option("--log", "log_level", metavar="LEVEL", help="Show the log lines of the tool from this level on.")
 @click.pass_obj
 def command(
@@ -37,12 +40,17 @@ def command(
     words: tuple[str, ...],
     json_values: tuple[str, ...],
     timeout: float | None,
+    follow: bool,
+    detach: bool,
     log_level: str | None,
 ) -> int:
     """Call a tool and print its result.
 
     A VALUE is text where the tool wants text, and JSON otherwise: n=3, names='["a", "b"]'. While the tool runs, its
     progress is shown on a terminal. Ctrl-C stops the tool on the server.
+
+    A server may make a task of a call that takes long; it is waited for like any other. `trio-mcp tasks` looks after those
+    that were started with --task or --detach.
     """
     given: dict[str, Any] = {}
     as_json = False
@@ -64,6 +72,13 @@ def command(
     if log_level is not None:
         _check_level(log_level)
 
+    where = words[0] if behind is None else ""
+    if (follow or detach) and isinstance(target, StdioCommand):
+        raise click.UsageError(
+            "--task and --detach need the URL of a server: one that is started here ends with the call"
+        )
+    told = Told(where, name)
+
     async def work(client: Client) -> int:
         tools = {tool.name: tool for tool in await client.list_tools()}
         tool = tools.get(name)
@@ -76,23 +91,61 @@ def command(
                 # rich takes a while to load, and is of use on a terminal only.
                 bar = stack.enter_context(importlib.import_module(".progress", __package__).Bar(name))
                 on_progress = bar.update
-            result = await client.call_tool(
-                name,
-                arguments,
-                timeout=timeout,
-                on_progress=on_progress,
-                on_log=_show_log if log_level else None,
-                log_level=log_level or "info",
-            )
+            options: dict[str, Any] = {
+                "timeout": timeout,
+                "on_progress": on_progress,
+                "on_log": _show_log if log_level else None,
+                "log_level": log_level or "info",
+            }
+            if follow or detach:
+                task = await client.start_tool(name, arguments, **options)
+                told.begin(task)
+                if detach and task.id is not None:
+                    click.echo(task.id)
+                    return 0
+                result = await task.result(timeout=timeout, on_state=told.state)
+            else:
+                result = await client.call_tool(name, arguments, **options)
         if as_json:
             print_json(result.to_wire())
-        elif result.content or result.is_error:
-            show_blocks(result.content, err=result.is_error)
-        elif result.data is not None:
-            print_json(result.data)
+        else:
+            show_result(result)
         return 1 if result.is_error else 0
 
-    return run_client(target, f"{name!r}", work)
+    return run_client(target, f"{name!r}", work, told.interrupted)
+
+
+class Told:
+    """What a person is told of a task.
+
+    Args:
+        where: The server, as it was named.
+        tool: What is called.
+    """
+
+    def __init__(self, where: str, tool: str) -> None:
+        self._where = where
+        self._tool = tool
+        self._id: str | None = None
+
+    def begin(self, task: RemoteTask) -> None:
+        """The server has answered."""
+        self._id = task.id
+        if task.id is not None:
+            remember(self._where, task.id, self._tool)
+            click.echo(f"task {task.id}; 'trio-mcp tasks {self._where} get {task.id}' shows it", err=True)
+
+    def state(self, state: TaskState) -> None:
+        """The task has changed."""
+        if self._id is not None and not state.final:
+            message = f"asks for {', '.join(state.requests)}" if state.requests else state.message
+            click.echo(printable(f"{state.status}{f': {message}' if message else ''}", True), err=True)
+
+    def interrupted(self) -> str:
+        """The person does not wait any more."""
+        if self._id is None:
+            return f"interrupted; the server was told to stop {self._tool!r}"
+        return f"interrupted; the task goes on: trio-mcp tasks {self._where} watch {self._id}"
 
 
 def _show_log(level: str, data: Any, logger: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from .. import HttpServer
+from .. import HttpServer, SQLiteTaskStore
 from ..serve import Server, run_http, run_stdio
 from .load import load_server
 
@@ -35,6 +35,9 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--allowed-origin", multiple=True, metavar="ORIGIN", help="A web page's origin that may call; may be repeated."
 )
+@click.option(
+    "--tasks", "tasks_file", metavar="FILE", help="Keep tasks in this SQLite file, so that they outlive the server."
+)
 @click.option("--debug", is_flag=True, help="Show the text of unexpected errors to clients, log at debug.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default=None, help="Log level on standard error [warning].")
 @click.pass_obj
@@ -44,6 +47,7 @@ def command(
     file: str,
     bind: str | None,
     uds: str | None,
+    tasks_file: str | None,
     debug: bool,
     log_level: str | None,
     **http: Any,
@@ -61,6 +65,8 @@ def command(
     try:
         server = load_server(file, debug=debug)
         server.expose_errors = server.expose_errors or debug
+        if tasks_file is not None:
+            server.task_store = SQLiteTaskStore(tasks_file)
         if address is not None:
             return run_http(server, address, lambda bound: _explain_http(server, bound), **http)
         on_terminal = sys.stdin is not None and sys.stdin.isatty()

@@ -47,18 +47,24 @@ def _relay(line: str) -> None:
     click.echo(printable(line, sys.stderr.isatty()), err=True)
 
 
-def run_client(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+def run_client(
+    target: Target,
+    what: str,
+    work: Callable[[Client], Awaitable[int]],
+    interrupted: str | Callable[[], str] | None = None,
+) -> int:
     """Open a client and do the work. An interrupt cancels it, and that reaches the server.
 
     Args:
         target: The server.
         what: What an interrupt stops, for the message.
         work: Returns the exit status.
+        interrupted: What to say then, where the server goes on.
     """
-    return trio.run(_run, target, what, work)
+    return trio.run(_run, target, interrupted or f"interrupted; the server was told to stop {what}", work)
 
 
-async def _run(target: Target, what: str, work: Callable[[Client], Awaitable[int]]) -> int:
+async def _run(target: Target, interrupted: str | Callable[[], str], work: Callable[[Client], Awaitable[int]]) -> int:
     outcome: list[int | Exception] = []
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
@@ -76,7 +82,7 @@ async def _run(target: Target, what: str, work: Callable[[Client], Awaitable[int
                 outcome.append(exc)
             nursery.cancel_scope.cancel()
     if not outcome:
-        click.echo(f"trio-mcp: interrupted; the server was told to stop {what}", err=True)
+        click.echo(f"trio-mcp: {interrupted() if callable(interrupted) else interrupted}", err=True)
         return 130
     if isinstance(outcome[-1], Exception):
         raise outcome[-1]

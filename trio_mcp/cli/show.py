@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable
 
 import click
+import orjson
 
-from .. import Audio, ContentBlock, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
+from .. import Audio, CallToolResult, ContentBlock, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
 
-__all__ = ["block_text", "printable", "show_blocks", "show_contents"]
+__all__ = ["block_text", "printable", "show_blocks", "show_contents", "show_result"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
@@ -40,6 +41,14 @@ def show_blocks(blocks: Iterable[ContentBlock], *, err: bool = False) -> None:
     """Print content blocks."""
     for block in blocks:
         click.echo(printable(block_text(block), (sys.stderr if err else sys.stdout).isatty()), err=err)
+
+
+def show_result(result: CallToolResult) -> None:
+    """Print the result of a tool; an error on standard error."""
+    if result.content or result.is_error:
+        show_blocks(result.content, err=result.is_error)
+    elif result.data is not None:
+        click.echo(orjson.dumps(result.data, option=orjson.OPT_INDENT_2).decode())
 
 
 def show_contents(contents: Iterable[ResourceContents]) -> None:

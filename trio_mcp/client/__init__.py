@@ -4,6 +4,7 @@ from .channel import Channel, Listener
 from .client import Client
 from .listening import Change, Changes
 from .listing import PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+from .tasks import RemoteTask, TaskState
 
 __all__ = [
     "Change",
@@ -13,7 +14,9 @@ __all__ = [
     "Listener",
     "PromptArgument",
     "PromptInfo",
+    "RemoteTask",
     "ResourceInfo",
     "ResourceTemplateInfo",
+    "TaskState",
     "ToolInfo",
 ]

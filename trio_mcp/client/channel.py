@@ -83,6 +83,11 @@ class Channel(ABC):
         """What the server is, for error messages: a command, a URL, a name."""
 
     @property
+    def reconnects(self) -> bool:
+        """Whether a request may succeed after one that failed with `ConnectionClosed`."""
+        return False
+
+    @property
     def note(self) -> str:
         """Anything odd that was received and may explain a missing answer; empty if there was nothing."""
         return ""

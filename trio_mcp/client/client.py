@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -15,7 +15,9 @@ from ..errors import (
     InvalidResponse,
     LegacyServer,
     MethodNotFound,
+    ProtocolError,
     RequestTimeout,
+    TaskCancelled,
     ToolError,
     UnsupportedVersion,
 )
@@ -24,10 +26,12 @@ from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
 from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, complete, require
 from ..protocol.revisions import LATEST
+from ..protocol.tasks import TASKS
 from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
 from .listening import Changes, open_changes
 from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+from .tasks import RemoteTask, StateCallback, TaskState
 
 __all__ = ["Client"]
 
@@ -49,8 +53,15 @@ class Client:
     """
 
     def __init__(
-        self, channel: Channel, *, info: dict[str, Any], limits: Limits, answers: Answers | None = None
+        self,
+        channel: Channel,
+        *,
+        info: dict[str, Any],
+        limits: Limits,
+        answers: Answers | None = None,
+        extensions: Mapping[str, dict[str, Any]] | None = None,
     ) -> None:
+        self._extensions = dict(extensions or {})
         self._answers = answers or Answers()
         self._channel = channel
         self._info = info
@@ -68,6 +79,11 @@ class Client:
         """What the client is connected to: a command, a URL or a name."""
         return self._channel.peer
 
+    @property
+    def reconnects(self) -> bool:
+        """Whether a request may succeed after one that failed with `ConnectionClosed`."""
+        return self._channel.reconnects
+
     # -- the general form
 
     async def request(
@@ -80,6 +96,7 @@ class Client:
         on_log: LogCallback | None = None,
         log_level: str = "info",
         meta: dict[str, Any] | None = None,
+        result_types: Collection[str] = (),
     ) -> dict[str, Any]:
         """Send any request; return its complete result as it came.
 
@@ -92,6 +109,8 @@ class Client:
                 say which call it belongs to: every call under way that asked for lines of its level hears it.
             log_level: The least severe level to ask for.
             meta: More members for `_meta`, for instance `traceparent`.
+            result_types: Types of results, besides "complete", that the caller knows what to do with: those of an extension.
+                "task" tells the server that the request may become a task.
 
         Raises:
             ProtocolError: the server answered with an error; the class tells which.
@@ -109,7 +128,7 @@ class Client:
         message = dict(params) if params else {}
         message["_meta"] = request_meta(
             self._info,
-            self._answers.capabilities,
+            self._capabilities("task" in result_types),
             self.protocol_version,
             log_level=log_level if on_log else None,
             extra=meta,
@@ -126,13 +145,28 @@ class Client:
                 note = f"; {self._channel.note}" if self._channel.note else ""
                 raise RequestTimeout(f"{method}: no answer from {self._channel.peer} within {seconds:g} s{note}")
             if result.get("resultType") != "input_required":
-                return complete(result, method)
+                return result if result.get("resultType") in result_types else complete(result, method)
             message.pop("requestState", None)
             message.pop("inputResponses", None)
             message.update(await self._answers.answer(result, method))
         raise InvalidResponse(
             f"{method}: {self._channel.peer} asked for input more than {self.limits.client_rounds} times"
         )
+
+    def _capabilities(self, tasks: bool) -> dict[str, Any]:
+        """What this client declares on a request."""
+        extensions = {**self._extensions, TASKS: {}} if tasks else self._extensions
+        return {**self._answers.capabilities, "extensions": extensions} if extensions else self._answers.capabilities
+
+    async def answers_to(self, requests: dict[str, Any], method: str) -> dict[str, Any]:
+        """Answers to questions of the server, from the callbacks of this client, by key.
+
+        Raises:
+            InputNeeded: there is no callback for one of them.
+            InvalidResponse: one is none that a server may ask.
+        """
+        answers: dict[str, Any] = (await self._answers.answer({"inputRequests": requests}, method))["inputResponses"]
+        return answers
 
     async def discover(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Ask the server who it is (server/discover). `open_client` has done so already.
@@ -180,8 +214,12 @@ class Client:
         log_level: str = "info",
         raise_on_error: bool = False,
         meta: dict[str, Any] | None = None,
+        on_task: StateCallback | None = None,
     ) -> CallToolResult:
-        """Call a tool.
+        """Call a tool, and wait for its result, also when the server makes a task of the call.
+
+        Then `timeout` is the time for all of it, and without one it takes as long as it takes. Leaving the call cancels the
+        task; `start_tool` gives one that stays.
 
         Args:
             name: Its name.
@@ -192,9 +230,62 @@ class Client:
             log_level: The least severe level to ask for.
             raise_on_error: Raise `ToolError` for a result with `isError`, instead of returning it.
             meta: More members for `_meta`.
+            on_task: Called with each state of the task that the call has become.
 
         Raises:
+            TaskCancelled: it became a task, and somebody cancelled that.
             ToolError: with the text of the failed result, if asked for.
+            MCPError: as for `request`.
+        """
+
+        began = trio.current_time()
+        task = await self.start_tool(
+            name, arguments, timeout=timeout, on_progress=on_progress, on_log=on_log, log_level=log_level, meta=meta
+        )
+        if task.id is None:
+            answer = await task.result()
+        else:
+            left = None if timeout is None else max(0.0, timeout - (trio.current_time() - began))
+            ended = False
+            try:
+                try:
+                    answer = await task.result(timeout=left, on_state=on_task)
+                    ended = True
+                except (ProtocolError, TaskCancelled):
+                    ended = task.state is not None and task.state.final
+                    raise
+            finally:
+                if not ended:
+                    await task.end()
+        if answer.is_error and raise_on_error:
+            raise ToolError(answer.text or f"tool {name!r} failed")
+        return answer
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        meta: dict[str, Any] | None = None,
+    ) -> RemoteTask:
+        """Call a tool without waiting for more than the server's first answer: a task, or the result if that was quick.
+
+        The server decides. `task.result()` gives the result in both cases; `task.id` finds a task again, from any program.
+
+        Args:
+            name: Its name.
+            arguments: By name, JSON values.
+            timeout: Seconds to wait for the first answer; the others are those of `request`, too.
+            on_progress: Hears progress, until the call becomes a task.
+            on_log: Hears log lines, until then.
+            log_level: The least severe level to ask for.
+            meta: More members for `_meta`.
+
+        Raises:
             MCPError: as for `request`.
         """
 
@@ -207,6 +298,7 @@ class Client:
                 on_log=on_log,
                 log_level=log_level,
                 meta=meta,
+                result_types=("task",),
             )
 
         try:
@@ -216,10 +308,18 @@ class Client:
             # Client Behavior). Nothing has run: the server refused before.
             await self.list_tools(timeout=timeout)
             result = await call()
-        answer = CallToolResult.from_wire(result)
-        if answer.is_error and raise_on_error:
-            raise ToolError(answer.text or f"tool {name!r} failed")
-        return answer
+        if result.get("resultType") == "task":
+            state = TaskState.from_wire(result, "tools/call")
+            return RemoteTask(self, state.id, state)
+        return RemoteTask(self, None, TaskState("", "completed", result=result))
+
+    def task(self, id: str) -> RemoteTask:
+        """A task that was started before, here or anywhere.
+
+        Args:
+            id: Its `id`.
+        """
+        return RemoteTask(self, id)
 
     # -- resources
 
@@ -263,7 +363,13 @@ class Client:
     # -- changes
 
     def listen(
-        self, *, tools: bool = False, prompts: bool = False, resources: bool = False, uris: Sequence[str] = ()
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        tasks: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Changes]:
         """Hear of changes while a block lasts (basic/patterns/subscriptions).
 
@@ -280,6 +386,7 @@ class Client:
             prompts: The same for prompts.
             resources: The same for resources and templates.
             uris: Resources whose updates to hear of.
+            tasks: Ids of tasks to hear of: first how each stands, then each change, in `change.task`.
 
         Raises:
             MethodNotFound: the server tells no changes.
@@ -292,7 +399,9 @@ class Client:
         }
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
-        meta = request_meta(self._info, self._answers.capabilities, self.protocol_version)
+        if tasks:
+            wanted["taskIds"] = list(tasks)
+        meta = request_meta(self._info, self._capabilities(bool(tasks)), self.protocol_version)
         return open_changes(self._channel, {"notifications": wanted, "_meta": meta}, self.limits)
 
     # -- prompts

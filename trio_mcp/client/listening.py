@@ -9,21 +9,24 @@ from typing import Any, Final, Literal
 
 import trio
 
-from ..errors import MCPError, RequestTimeout
+from ..errors import InvalidResponse, MCPError, RequestTimeout
 from ..limits import Limits
 from ..protocol.envelope import Notification
 from ..protocol.listening import ACKNOWLEDGED, LIST_CHANGED, RESOURCE_UPDATED
+from ..protocol.tasks import TASK_CHANGED
 from ..scopes.groups import unwrapped
 from .channel import Channel, Listener
+from .tasks import TaskState
 
 __all__ = ["Change", "Changes", "open_changes"]
 
-Kind = Literal["tools", "prompts", "resources", "resource"]
+Kind = Literal["tools", "prompts", "resources", "resource", "task"]
 _KINDS: Final[dict[str, Kind]] = {
     LIST_CHANGED["tools"]: "tools",
     LIST_CHANGED["prompts"]: "prompts",
     LIST_CHANGED["resources"]: "resources",
     RESOURCE_UPDATED: "resource",
+    TASK_CHANGED: "task",
 }
 
 
@@ -32,18 +35,21 @@ class Change:
     """One change.
 
     Attributes:
-        kind: "tools", "prompts" or "resources": that list has changed; "resource": what a resource holds has.
+        kind: "tools", "prompts" or "resources": that list has changed; "resource": what a resource holds has; "task": how a
+            task stands.
         uri: The resource, or None.
+        task: How the task stands, or None.
     """
 
     kind: Kind
     uri: str | None = None
+    task: TaskState | None = None
 
 
 class Changes:
     """What `client.listen` gives: iterate over it with `async for`. It ends when the server ends it.
 
-    A change that has not been taken yet is held once, however often it happens.
+    A change that has not been taken yet is held once, however often it happens; of a task the latest state.
 
     Attributes:
         agreed: The filter as the server acknowledged it; what it cannot tell is left out.
@@ -53,7 +59,7 @@ class Changes:
         self.agreed: dict[str, Any] = {}
         self._most = limits.listened_uris + len(LIST_CHANGED)
         self._acknowledged = False
-        self._pending: dict[Change, None] = {}
+        self._pending: dict[tuple[Kind, str | None], Change] = {}
         self._over = False
         self._error: MCPError | None = None
         self._news = trio.lowlevel.ParkingLot()
@@ -69,9 +75,7 @@ class Changes:
             if self._over:
                 raise StopAsyncIteration
             await self._news.park()
-        change = next(iter(self._pending))
-        del self._pending[change]
-        return change
+        return self._pending.pop(next(iter(self._pending)))
 
     def take(self, message: Notification) -> None:
         """Called by the channel with each notification of the stream."""
@@ -80,8 +84,9 @@ class Changes:
             self.agreed = agreed if isinstance(agreed, dict) else {}
             self._acknowledged = True
         elif message.method in _KINDS:
-            uri = message.params.get("uri")
-            self._pending[Change(_KINDS[message.method], uri if isinstance(uri, str) else None)] = None
+            change = _change(_KINDS[message.method], message.params)
+            if change is not None:
+                self._pending[change.kind, change.task.id if change.task else change.uri] = change
             if len(self._pending) > self._most:
                 # More resources than anybody asked for: only a broken server does this.
                 del self._pending[next(iter(self._pending))]
@@ -102,6 +107,16 @@ class Changes:
             await self._news.park()
         if self._error is not None and not self._acknowledged:
             raise self._error
+
+
+def _change(kind: Kind, params: dict[str, Any]) -> Change | None:
+    if kind == "task":
+        try:
+            return Change(kind, task=TaskState.from_wire(params, TASK_CHANGED))
+        except InvalidResponse:
+            return None  # nothing to go by; `tasks/get` tells
+    uri = params.get("uri")
+    return Change(kind, uri if isinstance(uri, str) else None)
 
 
 @asynccontextmanager

@@ -28,6 +28,9 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 
 TASK_CHANGED: Final = "notifications/tasks"
 
+_SOONEST: Final = 0.1
+"""Seconds until the first look at a task."""
+
 TaskSupport = Literal["forbidden", "optional", "required"]
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
@@ -88,7 +91,7 @@ class Task:
         created: Seconds since the epoch.
         updated: The same.
         ttl: Seconds from `created` for which the task can be found.
-        poll_interval: Seconds between two looks that make sense.
+        poll_interval: Seconds between two looks that make sense, for a task that has run for a while.
         status: How it stands.
         message: For a person, or None.
         result: What the request would have answered; only when it is completed.
@@ -127,20 +130,31 @@ class Task:
         """Seconds since the epoch, after which it cannot be found."""
         return self.created + self.ttl
 
-    def to_wire(self) -> dict[str, Any]:
-        """The `Task` object: what is told when the task is created (section Tasks)."""
+    def to_wire(self, now: float) -> dict[str, Any]:
+        """The `Task` object: what is told when the task is created (section Tasks).
+
+        A young task is worth a look soon, an old one is not: most that become a task at all are over in a second.
+
+        Args:
+            now: Seconds since the epoch.
+        """
         wire: dict[str, Any] = {"taskId": self.id, "status": self.status}
         if self.message is not None:
             wire["statusMessage"] = self.message
         wire["createdAt"] = _timestamp(self.created)
         wire["lastUpdatedAt"] = _timestamp(self.updated)
         wire["ttlMs"] = max(1, round(self.ttl * 1000))
-        wire["pollIntervalMs"] = max(1, round(self.poll_interval * 1000))
+        interval = min(self.poll_interval, max(_SOONEST, (now - self.created) / 2))
+        wire["pollIntervalMs"] = max(1, round(interval * 1000))
         return wire
 
-    def detailed(self) -> dict[str, Any]:
-        """The `DetailedTask` object: with the result, the error or the questions (section Task Status)."""
-        wire = self.to_wire()
+    def detailed(self, now: float) -> dict[str, Any]:
+        """The `DetailedTask` object: with the result, the error or the questions (section Task Status).
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        wire = self.to_wire(now)
         if self.status == "completed":
             wire["result"] = self.result
         elif self.status == "failed":

@@ -169,8 +169,8 @@ class ExtensionSet:
         settings: By identifier.
     """
 
-    def __init__(self, settings: Mapping[str, dict[str, Any]]) -> None:
-        self.settings: dict[str, dict[str, Any]] = dict(settings)
+    def __init__(self) -> None:
+        self.settings: dict[str, dict[str, Any]] = {}
         self._all: list[Extension] = []
 
     def add(self, extension: Extension) -> None:

@@ -71,4 +71,4 @@ async def _tell_task(engine: Engine, call: Call, tag: dict[str, Any], task_id: s
         row = await engine.tasks.find(task_id, call.principal)
     except InvalidParams:
         return  # it has expired in the meantime
-    await call.notify(TASK_CHANGED, {**tag, **row.detailed()})
+    await call.notify(TASK_CHANGED, {**tag, **row.detailed(engine.tasks.clock())})

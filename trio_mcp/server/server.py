@@ -8,13 +8,11 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from ..errors import MCPError, RegistrationError
 from ..limits import DEFAULT, Limits
-from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
 from ..protocol.revisions import MODERN
-from ..protocol.tasks import TASKS, TaskSupport
-from ..scopes.notices import Notices
+from ..protocol.tasks import TaskSupport
 from ..tasks.memory import MemoryTaskStore
 from ..tasks.store import TaskStore
-from .completion import CompletionKey, check_completion
+from .completion import check_completion
 from .definitions import (
     CacheScope,
     Icons,
@@ -25,10 +23,11 @@ from .definitions import (
     check_variables,
     definition,
 )
-from .extensions import Extension, ExtensionSet
+from .extensions import Extension
 from .lifespan import LifespanT
+from .offers import Offers
 from .outcome import output_of
-from .registry import Prompt, Registry, Resource, Tool, check_name, parse_uri
+from .registry import Prompt, Resource, Tool, check_name, parse_uri
 from .rounds import state_keys as make_state_keys
 from .signature import Handler, caller_names
 
@@ -37,7 +36,7 @@ __all__ = ["ServerBase"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ServerBase(Generic[LifespanT]):
+class ServerBase(Offers, Generic[LifespanT]):
     """A server, as a set of registered components. It does nothing until it is served.
 
     Args:
@@ -88,6 +87,7 @@ class ServerBase(Generic[LifespanT]):
         extensions: Sequence[Extension] = (),
     ) -> None:
         check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
+        super().__init__(limits, tasks or MemoryTaskStore())
         self.name: str = name
         self.version: str = version
         self.title: str | None = title
@@ -96,24 +96,13 @@ class ServerBase(Generic[LifespanT]):
         self.website_url: str | None = website_url
         self.icons: Icons | None = icons
         self.lifespan: Callable[[Any], AbstractAsyncContextManager[LifespanT]] | None = lifespan
-        self.limits: Limits = limits
         self.expose_errors: bool = expose_errors
         self.page_size: int = page_size
         self.state_keys: list[bytes] = make_state_keys(state_keys)
         self.hints: dict[str, Any] = cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
-        self.task_store: TaskStore = tasks or MemoryTaskStore()
         self.task_inline_ms: int = task_inline_ms
-        # A store that was brought may hold tasks of tools that are registered no more.
-        self.extensions: ExtensionSet = ExtensionSet({} if tasks is None else {TASKS: {}})
-        self._tools: dict[str, Tool] = {}
-        self._resources: dict[str, Resource] = {}
-        self._templates: dict[str, Resource] = {}
-        self._prompts: dict[str, Prompt] = {}
-        self._completions: dict[CompletionKey, Handler] = {}
-        self._registry: Registry | None = None
         self._open = False
-        self.notices: Notices = Notices(limits.listeners, limits.retry_after)
         for extension in extensions:
             self.add_extension(extension)
 
@@ -131,20 +120,6 @@ class ServerBase(Generic[LifespanT]):
         }
         given = {key: value for key, value in optional.items() if value is not None}
         return {"name": self.name, "version": self.version, **given}
-
-    @property
-    def registry(self) -> Registry:
-        """An immutable snapshot of what is registered; the same object until something changes."""
-        if self._registry is None:
-            self._registry = Registry(
-                self._tools,
-                self._resources,
-                self._templates,
-                self._prompts,
-                self._completions,
-                self.extensions.settings,
-            )
-        return self._registry
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -439,61 +414,3 @@ class ServerBase(Generic[LifespanT]):
             return function
 
         return register
-
-    def add_extension(self, extension: Extension) -> None:
-        """Speak an extension.
-
-        Raises:
-            RegistrationError: it is there already, or one of its methods is.
-        """
-        self.extensions.add(extension)
-        self._registry = None
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool back; calls that run go on.
-
-        Raises:
-            KeyError: there is none of this name.
-        """
-        del self._tools[name]
-        self._changed("tools")
-
-    def remove_resource(self, uri: str) -> None:
-        """Take a resource or template back.
-
-        Raises:
-            KeyError: there is none at this URI.
-        """
-        del (self._templates if uri in self._templates else self._resources)[uri]
-        self._forget(uri)
-        self._changed("resources")
-
-    def remove_prompt(self, name: str) -> None:
-        """Take a prompt back.
-
-        Raises:
-            KeyError: there is none of this name.
-        """
-        del self._prompts[name]
-        self._forget(name)
-        self._changed("prompts")
-
-    def _forget(self, ref: str) -> None:
-        self._completions = {key: handler for key, handler in self._completions.items() if key[0] != ref}
-
-    def _changed(self, kind: str) -> None:
-        self._registry = None
-        self.notices.publish(LIST_CHANGED[kind])
-
-    # -- telling those who listen
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Tell those who listen for it that what a resource holds has changed (subscriptions/listen).
-
-        Not async, never waits, callable from any thread. A listener that has not heard of the last change of this URI yet
-        hears of both as one. Changes of the lists (tools, resources, prompts) are told by themselves.
-
-        Args:
-            uri: Of a resource, or one that a template serves.
-        """
-        self.notices.publish(RESOURCE_UPDATED, uri)

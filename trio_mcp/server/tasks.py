@@ -119,7 +119,7 @@ class Tasks:
             if not self._opening[principal]:
                 del self._opening[principal]
         if told:
-            return self._engine.encode({**task.row.to_wire(), "resultType": "task"})
+            return self._engine.encode({**task.row.to_wire(self.clock()), "resultType": "task"})
         outcome = task.outcome
         assert outcome is not None
         if isinstance(outcome, ProtocolError):
@@ -367,7 +367,7 @@ _NOBODY = _Nobody()
 async def get_task(engine: Engine, call: Call) -> dict[str, Any]:
     """`tasks/get`."""
     row = await engine.tasks.find(call.params["taskId"], call.principal)
-    return row.detailed()
+    return row.detailed(engine.tasks.clock())
 
 
 async def update_task(engine: Engine, call: Call) -> dict[str, Any]:

@@ -80,6 +80,10 @@ class HttpChannel(Channel):
     def note(self) -> str:
         return self._note
 
+    @property
+    def reconnects(self) -> bool:
+        return not self._closed
+
     def close(self) -> None:
         """Refuse every later call."""
         self._closed = True

@@ -1,0 +1,115 @@
+"""What a server offers right now, as it changes, and who is told."""
+
+from __future__ import annotations
+
+from ..limits import Limits
+from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
+from ..protocol.tasks import TASKS
+from ..scopes.notices import Notices
+from ..tasks.memory import MemoryTaskStore
+from ..tasks.store import TaskStore
+from .completion import CompletionKey
+from .extensions import Extension, ExtensionSet
+from .registry import Prompt, Registry, Resource, Tool
+from .signature import Handler
+
+__all__ = ["Offers"]
+
+
+class Offers:
+    """Components by name, and a snapshot of them.
+
+    Attributes:
+        limits: Bounds.
+        task_store: Where tasks are kept. May be replaced while the server is not open.
+        extensions: The extensions that are spoken.
+        notices: Those who listen for changes.
+    """
+
+    def __init__(self, limits: Limits, task_store: TaskStore) -> None:
+        self.limits: Limits = limits
+        self.task_store: TaskStore = task_store
+        self.extensions: ExtensionSet = ExtensionSet()
+        self.notices: Notices = Notices(limits.listeners, limits.retry_after)
+        self._tools: dict[str, Tool] = {}
+        self._resources: dict[str, Resource] = {}
+        self._templates: dict[str, Resource] = {}
+        self._prompts: dict[str, Prompt] = {}
+        self._completions: dict[CompletionKey, Handler] = {}
+        self._registry: Registry | None = None
+
+    @property
+    def registry(self) -> Registry:
+        """An immutable snapshot of what is registered; the same object until something changes."""
+        if self._registry is None:
+            settings = self.extensions.settings
+            if not isinstance(self.task_store, MemoryTaskStore):
+                # It may hold tasks of tools that are registered no more.
+                settings = {TASKS: {}, **settings}
+            self._registry = Registry(
+                self._tools,
+                self._resources,
+                self._templates,
+                self._prompts,
+                self._completions,
+                self.extensions.settings,
+            )
+        return self._registry
+
+    def add_extension(self, extension: Extension) -> None:
+        """Speak an extension.
+
+        Raises:
+            RegistrationError: it is there already, or one of its methods is.
+        """
+        self.extensions.add(extension)
+        self._registry = None
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool back; calls that run go on.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        del self._tools[name]
+        self._changed("tools")
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or template back.
+
+        Raises:
+            KeyError: there is none at this URI.
+        """
+        del (self._templates if uri in self._templates else self._resources)[uri]
+        self._forget(uri)
+        self._changed("resources")
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt back.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        del self._prompts[name]
+        self._forget(name)
+        self._changed("prompts")
+
+    def _forget(self, ref: str) -> None:
+        self._completions = {key: handler for key, handler in self._completions.items() if key[0] != ref}
+
+    def _changed(self, kind: str) -> None:
+        self._registry = None
+        self.notices.publish(LIST_CHANGED[kind])
+
+    # -- telling those who listen
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell those who listen for it that what a resource holds has changed (subscriptions/listen).
+
+        Not async, never waits, callable from any thread. A listener that has not heard of the last change of this URI yet
+        hears of both as one. Changes of the lists (tools, resources, prompts) are told by themselves.
+
+        Args:
+            uri: Of a resource, or one that a template serves.
+        """
+        self.notices.publish(RESOURCE_UPDATED, uri)
