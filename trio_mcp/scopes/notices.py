@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import trio
 
 from ..errors import ServerBusy
+from ..limits import DEFAULT
 
 __all__ = ["Notice", "Notices", "Subscription"]
 
@@ -62,7 +63,7 @@ class Notices:
         retry_after: Seconds that one more is told to wait.
     """
 
-    def __init__(self, most: int, retry_after: float) -> None:
+    def __init__(self, most: int, *, retry_after: float = DEFAULT.retry_after) -> None:
         self._most = most
         self._retry_after = retry_after
         self._subscriptions: dict[Subscription, None] = {}

@@ -30,7 +30,7 @@ class Offers:
         self.limits: Limits = limits
         self.task_store: TaskStore = task_store
         self.extensions: ExtensionSet = ExtensionSet()
-        self.notices: Notices = Notices(limits.listeners, limits.retry_after)
+        self.notices: Notices = Notices(limits.listeners, retry_after=limits.retry_after)
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
