@@ -201,7 +201,7 @@ class Client:
         Raises:
             MCPError: as for `request`.
         """
-        return await self._list("tools/list", "tools", "tools", ToolInfo.from_wire, timeout)
+        return await self._list("tools/list", "tools", ToolInfo.from_wire, timeout)
 
     async def call_tool(
         self,
@@ -325,12 +325,12 @@ class Client:
 
     async def list_resources(self, *, timeout: float | None = None) -> list[ResourceInfo]:
         """All resources with a fixed URI. Empty when the server has none."""
-        return await self._list("resources/list", "resources", "resources", ResourceInfo.from_wire, timeout)
+        return await self._list("resources/list", "resources", ResourceInfo.from_wire, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplateInfo]:
         """All resource templates. Empty when the server has none."""
         return await self._list(
-            "resources/templates/list", "resources", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
+            "resources/templates/list", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
         )
 
     async def read_resource(
@@ -408,7 +408,7 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[PromptInfo]:
         """All prompts. Empty when the server has none."""
-        return await self._list("prompts/list", "prompts", "prompts", PromptInfo.from_wire, timeout)
+        return await self._list("prompts/list", "prompts", PromptInfo.from_wire, timeout)
 
     async def get_prompt(
         self,
@@ -476,16 +476,24 @@ class Client:
 
     # -- pages
 
-    async def _list(
-        self, method: str, capability: str, key: str, read: Callable[[Any], T], timeout: float | None
-    ) -> list[T]:
-        if capability not in self.capabilities:
-            await trio.lowlevel.checkpoint()
-            return []
+    async def _list(self, method: str, key: str, read: Callable[[Any], T], timeout: float | None) -> list[T]:
         out: list[T] = []
         params: dict[str, Any] = {}
+        patience = 3
         for _ in range(self.limits.client_pages):
-            result = await self.request(method, params, timeout=timeout)
+            try:
+                result = await self.request(method, params, timeout=timeout)
+            except MethodNotFound:
+                # There are none, now: what a server has may change, so what it declared before does not count.
+                return []
+            except InvalidParams:
+                # The list has changed, and the cursor leads nowhere any more (utilities/pagination): from the beginning.
+                if not params or not patience:
+                    raise
+                patience -= 1
+                out.clear()
+                params = {}
+                continue
             items = require(result, key, list, method)
             out += [read(item) for item in (self._channel.learn_tools(items) if key == "tools" else items)]
             cursor = result.get("nextCursor")
