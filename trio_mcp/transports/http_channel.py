@@ -148,19 +148,22 @@ class HttpChannel(Channel):
         raw = await self._body(response)
         status = response.status_code
         if kind == "application/json" and raw:
+            message: Any = None
             try:
                 message = parse_message(raw, self._reading)
             except BadMessage as exc:
-                raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
-            if isinstance(message, ErrorResponse) and message.id is None and status not in (200, 400, 404):
+                if status < 300:
+                    raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
+            if isinstance(message, ErrorResponse) and not self._for_call(id, message.id, status):
                 # About the HTTP request, not the call: a host that is not served, a form that is not taken.
                 raise HttpError(
                     f"{method}: {self._url} answered {status}: {message.error['message']}", url=self._url, status=status
                 )
-            result = self._result(id, message)
-            if result is not None:
-                return result
-            raise InvalidResponse(f"{method}: {self._url} answered {status} with a message that is no answer to it")
+            if message is not None:
+                result = self._result(id, message)
+                if result is not None:
+                    return result
+                raise InvalidResponse(f"{method}: {self._url} answered {status} with a message that is no answer to it")
         if status < 300:
             what = f"content of type {kind}" if raw else "nothing"
             raise InvalidResponse(f"{method}: {self._url} answered {status} with {what}, not with a message")
@@ -236,6 +239,11 @@ class HttpChannel(Channel):
         if isinstance(message, ErrorResponse) and message.id in (id, None):
             raise ProtocolError.from_wire(message.error)
         return None
+
+    @staticmethod
+    def _for_call(id: RequestId, named: RequestId | None, status: int) -> bool:
+        """Whether an error is meant for the call, as far as its id and the status tell."""
+        return status < 300 or named == id or (named is None and status in (400, 404))
 
     def _odd(self, text: str) -> None:
         self._note = f"the server sent {text}"
