@@ -53,6 +53,9 @@ class Limits:
     listeners: int = 256
     """Streams of one server that listen for changes at once (subscriptions/listen). They take no place of `running`, since
     they only wait."""
+    connection_listeners: int = 32
+    """Such streams of one stdio (or byte stream) connection: one peer does not take all of `listeners`. A program needs one;
+    a proxy has one for each of the programs behind it."""
     listened_uris: int = 1_000
     """Resources that one such stream may name. What is not sent yet is held for each once, so this bounds that as well."""
     retry_after: float = 1.0

@@ -297,6 +297,8 @@ async def test_an_empty_cursor_is_a_page_and_a_missing_or_null_one_is_the_end() 
     }
 
     def reply(message: dict[str, Any]) -> Any:
+        if message["method"] == "prompts/list":
+            return [{"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no prompts"}}]
         if message["method"] != "tools/list":
             return None
         return [result(message, **pages[message["params"].get("cursor")])]

@@ -5,14 +5,68 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import httpx2
+import pydantic
 import pytest
 import trio
 
 from trio_mcp import Header, HeaderMismatch, RegistrationError, Server, open_client, open_server, serve_http
 from trio_mcp.testing import request
+
+
+@dataclass
+class Tenant:
+    """Who pays."""
+
+    id: Annotated[int, Header("Tenant")]
+    name: str = ""
+
+
+@dataclass
+class Account:
+    user: Annotated[str, Header("User")]
+
+
+class Inner(TypedDict):
+    deep: NotRequired[Annotated[bool, Header("Deep")]]
+
+
+class Place(TypedDict):
+    region: Annotated[str, Header("Region"), "Where to run"]
+    inner: Inner
+
+
+@dataclass
+class Tree:
+    root: Node
+
+
+@dataclass
+class Node:
+    id: Annotated[int, Header("Node")]
+    next: Node | None = None
+
+
+@dataclass
+class Twice:
+    first: Tenant
+    second: Tenant
+
+
+@dataclass
+class Priced:
+    price: Annotated[float, Header("Price")]
+
+
+class Model(pydantic.BaseModel):
+    tenants: list[ModelTenant]
+
+
+class ModelTenant(pydantic.BaseModel):
+    id: Annotated[int, Header("Tenant")]
 
 
 def database() -> Server[Any]:
@@ -98,25 +152,91 @@ async def test_a_header_that_disagrees_is_refused(
 @pytest.mark.parametrize(
     ("annotation", "said"),
     [
-        (Annotated[float, Header("X")], "only for text, integers and booleans"),
-        (Annotated[list[str], Header("X")], "only for text, integers and booleans"),
-        (Annotated[str, Header("a b")], "must be the name of a header"),
-        (Annotated[str, Header("")], "must be the name of a header"),
-        (list[Annotated[str, Header("X")]], None),
+        (Annotated[float, Header("X")], "value: .*only for text, integers and booleans"),
+        (Annotated[list[str], Header("X")], "value: .*only for text, integers and booleans"),
+        (Annotated[str, Header("a b")], "value: .*must be the name of a header"),
+        (Annotated[str, Header("")], "value: .*must be the name of a header"),
+        (list[Annotated[str, Header("X")]], "properties/value/items: .* reached through properties alone"),
+        (dict[str, Annotated[str, Header("X")]], "properties/value/additionalProperties: .* properties alone"),
+        (tuple[int, Annotated[str, Header("X")]], "properties/value/prefixItems/1: .* properties alone"),
+        (Annotated[str, Header("X")] | None, "properties/value/anyOf/0: .* properties alone"),
+        (list[Tenant], r"\$defs/Tenant/properties/id: .* properties alone"),
+        (dict[str, Tenant], r"\$defs/Tenant/properties/id: .* properties alone"),
+        (Tenant | Account, r"\$defs/Account/properties/user: .* properties alone"),
+        (Tree, r"\$defs/Node/properties/id: .* properties alone"),
+        (Twice, "value.second.id: the header Mcp-Param-Tenant is taken by another parameter"),
+        (Priced, "value.price: .* only for text, integers and booleans"),
+        (Model, r"\$defs/Model.ModelTenant/properties/id: .* properties alone"),
     ],
 )
-def test_a_mark_that_breaks_the_rules_is_refused_at_registration(annotation: Any, said: str | None) -> None:
+def test_a_mark_that_breaks_the_rules_is_refused_at_registration(annotation: Any, said: str) -> None:
     server = Server("s")
 
     async def tool(value: Any) -> None: ...
 
     tool.__annotations__["value"] = annotation
-    if said is None:
-        # Inside another type it marks nothing.
+    with pytest.raises(RegistrationError, match=f"tool 'tool': .*{said}"):
         server.tool(tool)
-        return
-    with pytest.raises(RegistrationError, match=f"tool 'tool': value: .*{said}"):
-        server.tool(tool)
+
+
+async def test_fields_of_classes_travel_in_headers_too(nursery: trio.Nursery) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def bill(tenant: Tenant, place: Place, more: Account | None = None) -> str:
+        return f"{tenant.id} {place['region']} {more.user if more else None}"
+
+    http = await nursery.start(serve_http, server, "127.0.0.1:0")
+    seen: list[dict[str, str]] = []
+
+    async def note(request: httpx2.Request) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        seen.append({name: value for name, value in headers.items() if name.startswith("mcp-param-")})
+
+    async with (
+        httpx2.AsyncClient(event_hooks={"request": [note]}) as mine,
+        open_client(http.urls[0], http=mine) as client,
+    ):
+        [tool] = await client.list_tools()
+        properties = tool.input_schema["properties"]
+        assert properties["tenant"] == {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer", "x-mcp-header": "Tenant"},
+                "name": {"type": "string", "default": ""},
+            },
+            "required": ["id"],
+            "additionalProperties": False,
+            "description": "Who pays.",
+        }
+        assert properties["more"]["type"] == ["object", "null"]
+        assert "$defs" not in tool.input_schema
+        place = {"region": "eu", "inner": {"deep": True}}
+        for more, text in (({"user": "ada"}, "7 eu ada"), (None, "7 eu None")):
+            arguments = {"tenant": {"id": 7}, "place": place, "more": more}
+            assert (await client.call_tool("bill", arguments)).text == text
+    common = {"mcp-param-tenant": "7", "mcp-param-region": "eu", "mcp-param-deep": "true"}
+    assert seen[-2:] == [{**common, "mcp-param-user": "ada"}, common]
+
+
+async def test_a_result_has_no_marks() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tenants() -> list[Tenant]:
+        return [Tenant(1)]
+
+    @server.tool
+    async def model() -> Model:
+        return Model(tenants=[])
+
+    @server.tool
+    async def named() -> Annotated[int, Header("X")]:
+        return 1
+
+    async with open_client(server) as client:
+        for tool in await client.list_tools():
+            assert "x-mcp-header" not in json.dumps(tool.output_schema)
 
 
 async def opened(server: Server[Any], task_status: trio.TaskStatus[Any]) -> None:

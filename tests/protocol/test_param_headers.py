@@ -15,6 +15,7 @@ from trio_mcp.protocol.param_headers import (
     check_params,
     header_params,
     param_headers,
+    with_reachable_marks,
 )
 
 
@@ -77,6 +78,77 @@ def test_data_that_looks_like_a_mark_is_none() -> None:
     assert header_params(schema(a={"type": "object", "default": marked("string"), "enum": [marked("x")]})) == ()
     # A property of this name is a property.
     assert header_params({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}) == ()
+
+
+def reference(name: str, **more: Any) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}", **more}
+
+
+REGION = {"type": "object", "properties": {"name": marked("string")}, "description": "Where"}
+
+
+def test_marks_in_definitions_are_put_where_they_are_reached() -> None:
+    inner = {"type": "object", "properties": {"region": reference("Region"), "plain": reference("Plain")}}
+    whole = {
+        **schema(a=reference("Inner", description="Mine", default={}), b=reference("Plain"), c=True),
+        "$defs": {"Inner": inner, "Region": REGION, "Plain": {"type": "object"}, "Left": {}},
+    }
+    found = with_reachable_marks(whole)
+    assert found == {
+        **schema(
+            a={
+                "type": "object",
+                "properties": {"region": REGION, "plain": reference("Plain")},
+                "description": "Mine",
+                "default": {},
+            },
+            b=reference("Plain"),
+            c=True,
+        ),
+        "$defs": {"Plain": {"type": "object"}},
+    }
+    assert header_params(found) == (HeaderParam("Mcp-Param-Region", ("a", "region", "name"), "string"),)
+
+
+def test_what_may_be_null_is_opened_too() -> None:
+    optional = {"anyOf": [{"type": "null"}, reference("Region")], "default": None}
+    found = with_reachable_marks({**schema(a=optional), "$defs": {"Region": REGION}})
+    assert found == schema(a={**REGION, "type": ["object", "null"], "default": None})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": {"type": "array", "items": reference("Region")}},
+        {"a": {"anyOf": [reference("Region"), {"type": "string"}]}},
+        {"a": {"anyOf": [reference("Region"), {"type": "null"}, {"type": "string"}]}},
+        {"a": {"anyOf": [reference("Region"), reference("Region")]}},
+        {"a": {"anyOf": [reference("Region", minProperties=1), {"type": "null"}]}},
+        {"a": {"anyOf": [{"type": "null"}]}},
+        {"a": reference("Region"), "b": {"type": "array", "items": reference("Region")}},
+    ],
+)
+def test_marks_that_cannot_be_reached_stay_where_they_are(properties: dict[str, Any]) -> None:
+    whole = {**schema(**properties), "$defs": {"Region": REGION}}
+    found = with_reachable_marks(whole)
+    if "Region" in str(properties):
+        with pytest.raises(InvalidHeader, match=r"^\$defs/Region/properties/name: "):
+            header_params(found)
+    else:
+        assert header_params(found) == ()
+
+
+def test_a_class_that_holds_itself_is_not_opened_for_ever() -> None:
+    node = {"type": "object", "properties": {"id": marked("integer", "Id"), "next": reference("Node")}}
+    found = with_reachable_marks({**schema(root=reference("Node")), "$defs": {"Node": node}})
+    with pytest.raises(InvalidHeader, match=r"^\$defs/Node/properties/id: "):
+        header_params(found)
+
+
+def test_a_schema_without_marks_is_left_alone() -> None:
+    plain = {**schema(a=reference("A")), "$defs": {"A": schema(**{"x-mcp-header": {"default": marked("string")}})}}
+    assert with_reachable_marks(plain) is plain
+    assert with_reachable_marks(schema(a=marked("string"))) == schema(a=marked("string"))
 
 
 PARAMS = header_params(

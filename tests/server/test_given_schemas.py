@@ -88,6 +88,116 @@ async def test_what_does_not_fit_is_told_line_by_line(arguments: dict[str, Any],
     assert sorted(rest) == sorted(lines)
 
 
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "lines"),
+    [
+        ({"multipleOf": 15}, 20, ["x: expected a multiple of 15, got integer 20"]),
+        ({"multipleOf": 0.5}, 0.3, ["x: expected a multiple of 0.5, got number 0.3"]),
+        ({"$ref": "#/$defs/even"}, 3, ["x: expected a multiple of 2, got integer 3"]),
+        ({"not": {"type": "string"}}, "a", ['x: expected nothing that fits {"type":"string"}, got string "a"']),
+        ({"uniqueItems": True}, [1, 1], ["x: expected different elements, got array [1,1]"]),
+        ({"propertyNames": {"pattern": "^a"}}, {"b": 1}, ['x: key "b": expected text that matches "^a"']),
+        (
+            {"propertyNames": {"maxLength": 1}},
+            {"bb": 1, "a": 1, "cc": 1},
+            ['x: key "bb": expected at most 1 character', 'x: key "cc": expected at most 1 character'],
+        ),
+        (
+            {"propertyNames": {"not": {"const": "b"}}},
+            {"b": 1},
+            ['x: key "b": expected nothing that fits {"const":"b"}'],
+        ),
+        ({"propertyNames": {"$ref": "#/$defs/one"}}, {"b": 1}, ['x: key "b": expected "one"']),
+        ({"propertyNames": False}, {"b": 1}, ['x: expected no members, got object {"b":1}']),
+        ({"contains": {"type": "string"}}, [1], ['x: expected an element that fits {"type":"string"}, got array [1]']),
+        (
+            {"contains": {"const": 3}, "minContains": 2},
+            [3],
+            ['x: expected at least 2 elements that fit {"const":3}, got array [3]'],
+        ),
+        (
+            {"contains": {"const": 3}, "maxContains": 1},
+            [3, 3],
+            ['x: expected at most 1 element that fits {"const":3}, got array [3,3]'],
+        ),
+        (
+            {"dependentRequired": {"a": ["b", "c"], "d": ["b"]}},
+            {"a": 1},
+            ["x.b: missing, needed with a", "x.c: missing, needed with a"],
+        ),
+        (
+            {"dependentRequired": {"a": ["b"], "d": ["b"]}},
+            {"a": 1, "d": 1},
+            ["x.b: missing, needed with a, d"],
+        ),
+        ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1}, ["x.b: missing, needed with a"]),
+        ({"required": ["dependentSchemas"]}, {}, ["x.dependentSchemas: missing"]),
+        (
+            {"properties": {"dependentSchemas": {"items": {"required": ["b"]}}}},
+            {"dependentSchemas": [{}]},
+            ["x.dependentSchemas[0].b: missing"],
+        ),
+        ({"prefixItems": [{}], "items": False}, [1, 2], ["x[1]: unexpected"]),
+        ({"properties": {"a": False}}, {"a": 1}, ["x.a: unexpected"]),
+        ({"prefixItems": [{}], "unevaluatedItems": False}, [1, 2, "a"], ['x: unexpected elements: 2, "a"']),
+        (
+            {"oneOf": [{"type": "integer"}, {"minimum": 1}, {"type": "string"}]},
+            3,
+            ["x: fits 2 of the alternatives, expected exactly one, got integer 3"],
+        ),
+        (
+            {"oneOf": [{"multipleOf": 2}, {"const": 1}]},
+            3,
+            [
+                "x: fits none of the alternatives (x: expected a multiple of 2, got integer 3 | x: expected 1, got integer 3)"
+            ],
+        ),
+        ({"if": {"type": "integer"}, "then": {"multipleOf": 2}}, 3, ["x: expected a multiple of 2, got integer 3"]),
+        (
+            {"allOf": [{"properties": {"a": {"multipleOf": 2}}}]},
+            {"a": 3},
+            ["x.a: expected a multiple of 2, got integer 3"],
+        ),
+    ],
+)
+async def test_what_was_expected_is_told_for_every_keyword(schema: Any, value: Any, lines: list[str]) -> None:
+    server = Server("s")
+    definitions = {"even": {"multipleOf": 2}, "one": {"const": "one"}}
+
+    @server.tool(input_schema={"type": "object", "properties": {"x": schema}, "$defs": definitions})
+    async def tool(x: Any) -> None: ...
+
+    async with open_client(server) as client:
+        result = await client.call_tool("tool", {"x": value})
+    assert result.is_error
+    assert result.text.splitlines()[1:] == lines
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "line"),
+    [
+        ({"format": "date"}, "28 July", 'x: expected text of the format date, got string "28 July"'),
+        ({"contentEncoding": "base64"}, "%", 'x: expected text encoded as base64, got string "%"'),
+        ({"contentMediaType": "application/json"}, "{", 'x: expected text of type application/json, got string "{"'),
+        ({"items": [{}], "additionalItems": False}, [1, 2], "x: expected at most 1 element, got array [1,2]"),
+        ({"dependencies": {"a": ["b"]}}, {"a": 1}, "x.b: missing, needed with a"),
+        ({"dependencies": {"a": {"required": ["b"]}}}, {"a": 1}, "x.b: missing, needed with a"),
+    ],
+)
+async def test_what_was_expected_is_told_for_keywords_of_older_drafts(schema: Any, value: Any, line: str) -> None:
+    server = Server("s")
+
+    @server.tool(input_schema={**DRAFT_7, "type": "object", "properties": {"x": schema}})
+    async def tool(x: Any) -> None: ...
+
+    async with open_client(server) as client:
+        result = await client.call_tool("tool", {"x": value})
+    assert (result.is_error, result.text.splitlines()[1:]) == (True, [line])
+
+
 async def test_a_schema_that_refers_to_itself_is_checked_and_told_in_short() -> None:
     server = Server("s")
     tree = {
@@ -148,6 +258,37 @@ def test_a_schema_that_cannot_be_used_is_refused_at_registration(schema: Any, sa
         server.tool(tool, input_schema=schema)
     assert "tool 'tool'" in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ctx", "c"])
+def test_a_property_of_the_name_of_the_context_is_refused(name: str) -> None:
+    server = Server("s")
+
+    async def tool(ctx: Context, **rest: Any) -> None: ...
+
+    async def other(c: Context | None, a: int = 1) -> None: ...
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, name: {"type": "string"}}}
+    with pytest.raises(RegistrationError) as caught:
+        server.tool(tool if name == "ctx" else other, input_schema=schema)
+    said = f"input_schema has the property {name!r}, and the Context is passed as that; give the parameter another name"
+    assert said in str(caught.value)
+
+
+async def test_an_argument_of_the_name_of_the_context_that_no_property_names_is_told() -> None:
+    server = Server("s")
+
+    @server.tool(input_schema={"type": "object"})
+    async def tool(ctx: Context, **rest: Any) -> str:
+        return f"{ctx.server is server} {rest}"
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("tool", {"a": 1})).text == "True {'a': 1}"
+        result = await client.call_tool("tool", {"ctx": 1, "a": 1})
+        assert (result.is_error, result.text.splitlines()[1:]) == (
+            True,
+            ["ctx: unexpected, tool takes no such argument"],
+        )
 
 
 def test_arguments_of_any_name_need_a_schema() -> None:

@@ -19,6 +19,7 @@ from trio_mcp import (
     Server,
     ServerBusy,
     open_client,
+    open_server,
     serve_http,
     serve_stream,
 )
@@ -152,9 +153,44 @@ async def test_there_is_a_most_of_streams_and_a_place_comes_back() -> None:
         refused = await listen(peer, 3, toolsListChanged=True)
         assert refused["error"]["code"] == ServerBusy.code
         assert "2 streams are listening already" in refused["error"]["message"]
+        assert refused["error"]["data"] == {"retryAfter": 1.0}
         await peer.cancel(1)
         await wait_all_tasks_blocked()
         assert (await listen(peer, 4, toolsListChanged=True))["params"]["_meta"] == {ID: 4}
+
+
+async def test_one_connection_has_a_most_of_its_own() -> None:
+    server = shop(limits=Limits(connection_listeners=2, retry_after=3))
+    async with open_server(server) as running, open_raw(running) as peer, open_raw(running) as other:
+        for id in (1, 2):
+            await listen(peer, id, toolsListChanged=True)
+        refused = await listen(peer, 3, toolsListChanged=True)
+        assert refused["id"] == 3
+        assert refused["error"] == {
+            "code": ServerBusy.code,
+            "message": "Server busy: 2 streams of this connection are listening already; try again in 3 s",
+            "data": {"retryAfter": 3},
+        }
+        # Others have theirs, and so do calls.
+        assert (await listen(other, 3, toolsListChanged=True))["params"]["_meta"] == {ID: 3}
+        await peer.send(request(4, "tools/list"))
+        assert "result" in await peer.receive()
+        # A place comes back, however a stream ends.
+        await peer.cancel(1)
+        await wait_all_tasks_blocked()
+        assert (await listen(peer, 5, toolsListChanged=True))["params"]["_meta"] == {ID: 5}
+        await peer.cancel(2)
+        await wait_all_tasks_blocked()
+        for id in range(10, 20):
+            assert (await listen(peer, id))["method"] == "notifications/subscriptions/acknowledged"
+            assert (await peer.receive())["id"] == id
+
+
+async def test_by_default_one_connection_does_not_take_all_streams_of_a_server() -> None:
+    async with open_raw(shop()) as peer:
+        for id in range(32):
+            assert "error" not in await listen(peer, id, toolsListChanged=True)
+        assert (await listen(peer, 32, toolsListChanged=True))["error"]["code"] == ServerBusy.code
 
 
 @pytest.mark.parametrize(
@@ -281,8 +317,9 @@ async def test_a_refusal_is_raised_where_the_block_begins(transport: str) -> Non
 
     async with trio.open_nursery() as nursery:
         async with open_client(await serve(transport, server, nursery)) as client:
-            with pytest.raises(ServerBusy, match="1 streams are listening already"):
+            with pytest.raises(ServerBusy, match="1 streams are listening already") as caught:
                 await twice(client)
+            assert caught.value.retry_after == 1
         nursery.cancel_scope.cancel()
 
 

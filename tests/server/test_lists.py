@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import enum
+from typing import Annotated, Any, Literal
 
+import pydantic
 import pytest
 import trio
 
@@ -181,6 +183,64 @@ async def test_completion() -> None:
         for params in ({}, {"ref": {"type": "ref/other"}, "argument": {"name": "a", "value": ""}}):
             with pytest.raises(InvalidParams):
                 await client.request("completion/complete", params)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    ROSE = "rose"
+    BLUE = "blue"
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+async def test_arguments_of_optional_choices_complete_themselves() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def paint(
+        plain: Color,
+        optional: Color | None = None,
+        literal: Literal["a", "b"] | None = None,
+        with_null: Literal["a", "b", None] = None,
+        one: Literal["a"] | None = None,
+        either: Literal["a", "b"] | Color = "a",
+        noted: Annotated[Annotated[Color, "A color"] | None, "Or none"] = None,
+        modelled: Annotated[Literal["a", "b"] | None, pydantic.Field(title="Letter")] = None,
+        size: Size | None = None,
+        mixed: Literal["a", 1] | None = None,
+        open: Literal["a"] | str = "a",
+        listed: list[Color] | None = None,
+        text: str | None = None,
+    ) -> str:
+        return ""
+
+    @server.resource("paint://{color}{?other}")
+    def read(color: Color | None, other: Literal["b"] | None = None) -> str:
+        return ""
+
+    colors = ["red", "rose", "blue"]
+    async with open_client(server) as client:
+        for argument, values in {
+            "plain": colors,
+            "optional": colors,
+            "literal": ["a", "b"],
+            "with_null": ["a", "b"],
+            "one": ["a"],
+            "either": ["a", "b", *colors],
+            "noted": colors,
+            "modelled": ["a", "b"],
+            "size": [],
+            "mixed": ["a"],
+            "open": ["a"],
+            "listed": [],
+            "text": [],
+        }.items():
+            assert (await client.complete("paint", argument))["values"] == values, argument
+        assert (await client.complete("paint", "optional", "RO"))["values"] == ["rose"]
+        assert (await client.complete("paint://{color}{?other}", "color", "r"))["values"] == ["red", "rose"]
+        assert (await client.complete("paint://{color}{?other}", "other"))["values"] == ["b"]
 
 
 def test_a_completion_of_nothing_is_refused() -> None:

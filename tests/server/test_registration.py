@@ -250,7 +250,12 @@ async def agen() -> Any:
     yield 1
 
 
+def no_type(a: [int]) -> str:  # type: ignore[valid-type]
+    return str(a)
+
+
 REFUSED = [
+    (no_type, "tool 'no_type': parameter 'a': [<class 'int'>] is not a type"),
     (
         Things.bound,
         "tool 'bound': Things.bound is a method that is not bound to an object; register the bound method, as in "

@@ -7,6 +7,8 @@ import math
 from typing import Any, TypedDict
 
 import pytest
+import trio
+import trio.testing
 
 from trio_mcp import (
     Audio,
@@ -16,7 +18,9 @@ from trio_mcp import (
     Image,
     InternalError,
     InvalidParams,
+    Limits,
     PromptMessage,
+    ProtocolError,
     ReadResourceResult,
     ResourceContents,
     ResourceLink,
@@ -419,3 +423,45 @@ async def test_prompts_of_every_kind() -> None:
 
 def test_base64_on_the_wire() -> None:
     assert Image(b"\x00\x01").to_wire()["data"] == base64.b64encode(b"\x00\x01").decode()
+
+
+async def test_errors_name_what_failed_as_it_is_called(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s", limits=Limits(request_timeout=5))
+
+    @server.tool(name="readAll")
+    async def read_all(wait: bool) -> int:
+        if wait:
+            await trio.sleep_forever()
+        return "x"  # type: ignore[return-value]
+
+    @server.resource("x://A", name="readA")
+    async def resource() -> str:
+        await trio.sleep_forever()
+        return ""
+
+    @server.prompt(name="askFor")
+    async def prompt(Name: str) -> Any:
+        return [None]
+
+    @server.completion("askFor", "Name")
+    async def complete(value: str) -> Any:
+        if value:
+            await trio.sleep_forever()
+        return [1]
+
+    async with open_client(server) as client:
+        late = (await client.call_tool("readAll", {"wait": True})).text
+        wrong = (await client.call_tool("readAll", {"wait": False})).text
+        assert late == "Tool 'readAll' did not finish within 5 s"
+        assert wrong.startswith("Tool 'readAll' returned a result that is not valid:")
+        for call, said in (
+            (client.read_resource("x://A"), 'Resource "x://A" did not finish within 5 s'),
+            (client.get_prompt("askFor", {"Name": "A"}), "Prompt 'askFor' returned a result that is not valid"),
+            (client.complete("askFor", "Name"), "completion/complete returned a result that is not valid"),
+            (client.complete("askFor", "Name", "A"), "completion/complete did not finish within 5 s"),
+        ):
+            with pytest.raises(ProtocolError) as caught:
+                await call
+            assert caught.value.message == said

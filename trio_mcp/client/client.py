@@ -10,16 +10,13 @@ import trio
 
 from ..errors import (
     HeaderMismatch,
-    InvalidParams,
-    InvalidRequest,
     InvalidResponse,
     LegacyServer,
-    MethodNotFound,
+    MCPError,
     ProtocolError,
     RequestTimeout,
     TaskCancelled,
     ToolError,
-    UnsupportedVersion,
 )
 from ..limits import Limits
 from ..protocol.jsontext import find_unwritable
@@ -29,8 +26,9 @@ from ..protocol.revisions import LATEST
 from ..protocol.tasks import TASKS
 from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
+from .era import era_error
 from .listening import Changes, open_changes
-from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo
+from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, all_pages
 from .tasks import RemoteTask, StateCallback, TaskState
 
 __all__ = ["Client"]
@@ -172,17 +170,16 @@ class Client:
         """Ask the server who it is (server/discover). `open_client` has done so already.
 
         Raises:
-            LegacyServer: it does not speak a revision that this client speaks.
+            LegacyServer: it does not speak a revision that this client speaks, or may not.
+            MCPError: as for `request`.
         """
         try:
             result = await self.request("server/discover", timeout=timeout)
-        except UnsupportedVersion as exc:
-            supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
-            raise LegacyServer(f"{self.peer} speaks {supported or 'other revisions'}, not {LATEST}") from exc
-        except (MethodNotFound, InvalidParams, InvalidRequest) as exc:
-            raise LegacyServer(
-                f"{self.peer} does not know server/discover, so it speaks only revisions before {LATEST}: {exc}"
-            ) from exc
+        except MCPError as exc:
+            told = era_error(exc, self.peer)
+            if told is exc:
+                raise
+            raise told from exc
         versions = require(result, "supportedVersions", list, "server/discover")
         if LATEST not in versions:
             raise LegacyServer(f"{self.peer} speaks {', '.join(map(str, versions))}, not {LATEST}")
@@ -201,7 +198,7 @@ class Client:
         Raises:
             MCPError: as for `request`.
         """
-        return await self._list("tools/list", "tools", "tools", ToolInfo.from_wire, timeout)
+        return await self._list("tools/list", "tools", ToolInfo.from_wire, timeout)
 
     async def call_tool(
         self,
@@ -325,12 +322,12 @@ class Client:
 
     async def list_resources(self, *, timeout: float | None = None) -> list[ResourceInfo]:
         """All resources with a fixed URI. Empty when the server has none."""
-        return await self._list("resources/list", "resources", "resources", ResourceInfo.from_wire, timeout)
+        return await self._list("resources/list", "resources", ResourceInfo.from_wire, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplateInfo]:
         """All resource templates. Empty when the server has none."""
         return await self._list(
-            "resources/templates/list", "resources", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
+            "resources/templates/list", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
         )
 
     async def read_resource(
@@ -408,7 +405,7 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[PromptInfo]:
         """All prompts. Empty when the server has none."""
-        return await self._list("prompts/list", "prompts", "prompts", PromptInfo.from_wire, timeout)
+        return await self._list("prompts/list", "prompts", PromptInfo.from_wire, timeout)
 
     async def get_prompt(
         self,
@@ -476,23 +473,9 @@ class Client:
 
     # -- pages
 
-    async def _list(
-        self, method: str, capability: str, key: str, read: Callable[[Any], T], timeout: float | None
-    ) -> list[T]:
-        if capability not in self.capabilities:
-            await trio.lowlevel.checkpoint()
-            return []
-        out: list[T] = []
-        params: dict[str, Any] = {}
-        for _ in range(self.limits.client_pages):
-            result = await self.request(method, params, timeout=timeout)
-            items = require(result, key, list, method)
-            out += [read(item) for item in (self._channel.learn_tools(items) if key == "tools" else items)]
-            cursor = result.get("nextCursor")
-            # Only a missing cursor is the end; the empty string is one (utilities/pagination).
-            if cursor is None:
-                return out
-            if not isinstance(cursor, str):
-                raise InvalidResponse(f"{method}: nextCursor must be a string")
-            params = {"cursor": cursor}
-        raise InvalidResponse(f"{method}: more than {self.limits.client_pages} pages; the server repeats itself")
+    async def _list(self, method: str, key: str, read: Callable[[Any], T], timeout: float | None) -> list[T]:
+        async def ask(params: dict[str, Any]) -> dict[str, Any]:
+            return await self.request(method, params, timeout=timeout)
+
+        items = await all_pages(ask, method, key, self._channel.learn_tools if key == "tools" else list, self.limits)
+        return [read(item) for item in items]

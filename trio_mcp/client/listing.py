@@ -1,14 +1,20 @@
-"""What lists hold: tools, resources, templates and prompts as a client sees them."""
+"""Lists: what they hold, tools, resources, templates and prompts as a client sees them, and how they are read."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from ..errors import InvalidResponse
+from ..errors import InvalidParams, InvalidResponse, MethodNotFound
+from ..limits import Limits
 from ..protocol.jsontext import shorten
+from ..protocol.results import require
 
-__all__ = ["PromptArgument", "PromptInfo", "ResourceInfo", "ResourceTemplateInfo", "ToolInfo"]
+__all__ = ["PromptArgument", "PromptInfo", "ResourceInfo", "ResourceTemplateInfo", "ToolInfo", "all_pages"]
+
+_BEGINNINGS: Final = 4
+"""How often a list is begun whose cursors are refused."""
 
 
 def _text(wire: Any, key: str, what: str) -> str:
@@ -147,3 +153,50 @@ class PromptInfo(_WithMeta):
             for item in wire.get("arguments") or ()
         )
         return PromptInfo(name, wire.get("title"), wire.get("description"), arguments, wire)
+
+
+async def all_pages(
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    method: str,
+    key: str,
+    keep: Callable[[list[Any]], list[Any]],
+    limits: Limits,
+) -> list[Any]:
+    """The items of a list, over all pages (server/utilities/pagination). Empty when the server does not know the list: what a
+    server has may change, so it is asked whatever it declared before.
+
+    Args:
+        ask: Sends the request with these parameters.
+        method: Its method.
+        key: The member of the result with the items.
+        keep: Those of the items of a page that count.
+        limits: Bounds.
+
+    Raises:
+        InvalidParams: the server refuses its own cursors.
+        InvalidResponse: a page is none, or there are too many.
+    """
+    out: list[Any] = []
+    params: dict[str, Any] = {}
+    begun = 1
+    for _ in range(limits.client_pages):
+        try:
+            result = await ask(params)
+        except MethodNotFound:
+            return []
+        except InvalidParams:
+            # The list has changed, and the cursor leads nowhere any more.
+            if not params or begun == _BEGINNINGS:
+                raise
+            begun += 1
+            out, params = [], {}
+            continue
+        out += keep(require(result, key, list, method))
+        cursor = result.get("nextCursor")
+        # Only a missing cursor is the end; the empty string is one.
+        if cursor is None:
+            return out
+        if not isinstance(cursor, str):
+            raise InvalidResponse(f"{method}: nextCursor must be a string")
+        params = {"cursor": cursor}
+    raise InvalidResponse(f"{method}: more than {limits.client_pages} pages; the server repeats itself")

@@ -49,6 +49,7 @@ _ARRAYS: Final[dict[Any, tuple[Any, tuple[type, ...], bool]]] = {
 }
 _OBJECTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, collections.OrderedDict, collections.defaultdict})
 _WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
+_EXTRAS: Final = ("extra_json_schema", "json_schema_extra")
 _BOUNDS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 
 
@@ -151,7 +152,7 @@ class Compiler:
                 value = getattr(note, name, None)
                 if value and not callable(value) and not isinstance(note, str):
                     extra[name] = list(value) if name == "examples" else value
-            for name in ("extra_json_schema", "json_schema_extra"):
+            for name in _EXTRAS if self._output else (*_EXTRAS, "input_json_schema"):
                 value = getattr(note, name, None)
                 if isinstance(value, dict):
                     extra.update(value)
@@ -174,6 +175,8 @@ class Compiler:
         return arms[0] if len(arms) == 1 else UnionCodec(arms)
 
     def _class(self, annotation: Any, cls: Any, args: tuple[Any, ...]) -> Codec:
+        if not isinstance(cls, abc.Hashable):
+            raise Unsupported(f"{shorten(annotation)} is not a type")
         simple = _simple(cls)
         if simple is not None:
             return simple

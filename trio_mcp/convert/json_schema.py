@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ..limits import DEFAULT
 from ..protocol.jsontext import shorten
-from .codec import Codec, JSONSchema, Mismatch, Problem, described
+from .codec import Codec, JSONSchema, Mismatch, Problem, counted, described
 
 __all__ = ["BadSchema", "CheckedCodec", "GivenSchema"]
 
@@ -23,12 +23,13 @@ _BOUNDS: Final = {
     "exclusiveMaximum": "less than",
 }
 _COUNTS: Final = {
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} elements",
-    "maxItems": "at most {} elements",
-    "minProperties": "at least {} members",
-    "maxProperties": "at most {} members",
+    "minLength": ("at least", "character"),
+    "maxLength": ("at most", "character"),
+    "minItems": ("at least", "element"),
+    "maxItems": ("at most", "element"),
+    "additionalItems": ("at most", "element"),
+    "minProperties": ("at least", "member"),
+    "maxProperties": ("at most", "member"),
 }
 _ARMS: Final = 3
 """Alternatives of `anyOf` and `oneOf` that a message goes into."""
@@ -76,10 +77,11 @@ class GivenSchema:
         if self._validator.is_valid(value):
             return
         most = 1 if self._recursive else DEFAULT.shown_errors + 1
-        problems: list[Problem] = []
+        problems: dict[str, Problem] = {}
         for error in itertools.islice(self._validator.iter_errors(value), most):
-            problems += _problems(error)
-        raise Mismatch(*problems)
+            # One that two keywords ask for is told once.
+            problems.update((str(problem), problem) for problem in _problems(error, self.schema))
+        raise Mismatch(*problems.values())
 
 
 class CheckedCodec(Codec):
@@ -130,40 +132,110 @@ def _flat(value: Any) -> str:
     return "".join(_flat(item) for item in value) if isinstance(value, list) else ""
 
 
-def _problems(error: Any, *, deep: bool = True) -> list[Problem]:
-    kind, value = error.kind, error.instance
-    name: str = kind.name
+def _problems(error: Any, schema: JSONSchema, *, deep: bool = True) -> list[Problem]:
+    kind = error.kind
     path = list(error.instance_path)
-    if name == "required":
-        return [_at([*path, kind.property], "missing")]
-    if name in ("additionalProperties", "unevaluatedProperties"):
+    if kind.name == "required":
+        with_ = _triggers(error, schema)
+        return [_at([*path, kind.property], f"missing, needed with {', '.join(with_)}" if with_ else "missing")]
+    if kind.name in ("additionalProperties", "unevaluatedProperties"):
         return [_at([*path, key], "unexpected") for key in kind.unexpected]
-    return [_at(path, _text(name, kind, value, error, deep))]
+    if kind.name == "unevaluatedItems":
+        return [_at(path, f"unexpected elements: {', '.join(kind.unexpected)}")]
+    if kind.name == "propertyNames":
+        inner = kind.error
+        text = _text(inner, schema, deep).removesuffix(f", got {described(inner.instance)}")
+        return [_at(path, f"key {shorten(inner.instance)}: {text}")]
+    return [_at(path, _text(error, schema, deep))]
 
 
-def _text(name: str, kind: Any, value: Any, error: Any, deep: bool) -> str:
-    got = f"got {described(value)}"
+def _text(error: Any, schema: JSONSchema, deep: bool) -> str:
+    kind, name, value = error.kind, error.kind.name, error.instance
+    if name in ("anyOf", "oneOf") and getattr(kind, "context", None):
+        return _alternatives(kind.context, value, schema, deep)
+    expected = _expected(error, schema)
+    if expected is None:
+        return "unexpected"
+    return f"{expected}, got {described(value)}"
+
+
+def _expected(error: Any, schema: JSONSchema) -> str | None:
+    """What a keyword asks for, or None when it allows nothing."""
+    kind, name = error.kind, error.kind.name
     if name == "type":
         types = kind.types if isinstance(kind.types, list) else [kind.types]
-        return f"expected {' or '.join(str(item) for item in types)}, {got}"
-    if name == "enum":
-        return f"expected one of {', '.join(shorten(option) for option in kind.options)}, {got}"
-    if name == "const":
-        return f"expected {shorten(kind.expected_value)}, {got}"
+        return f"expected {' or '.join(str(item) for item in types)}"
     if name in _BOUNDS:
-        return f"expected {_BOUNDS[name]} {kind.limit}, {got}"
+        return f"expected {_BOUNDS[name]} {kind.limit}"
     if name in _COUNTS:
-        return f"expected {_COUNTS[name].format(kind.limit)}, {got}"
-    if name == "pattern":
-        return f"expected text that matches {shorten(kind.pattern)}, {got}"
-    if name in ("anyOf", "oneOf") and getattr(kind, "context", None):
-        if not deep:
-            # Alternatives within alternatives grow with a power of the depth.
-            return "fits none of the alternatives"
-        told = [str(_problems(arm[0], deep=False)[0]) for arm in kind.context[:_ARMS] if arm]
-        more = f" or {len(kind.context) - _ARMS} more" if len(kind.context) > _ARMS else ""
-        return f"fits none of the alternatives ({' | '.join(told)}{more})"
-    return f"does not fit {'/'.join(str(part) for part in error.schema_path)}, {got}"
+        words, unit = _COUNTS[name]
+        return f"expected {words} {counted(kind.limit, unit)}"
+    if name == "contains":
+        return f"expected {_contained(error, schema)}"
+    if name == "falseSchema":
+        return "expected no members" if list(error.schema_path)[-1:] == ["propertyNames"] else None
+    tell = _TEXTS.get(name)
+    return tell(kind) if tell else f"does not fit {'/'.join(str(part) for part in error.schema_path)}"
+
+
+_TEXTS: Final[dict[str, Callable[[Any], str]]] = {
+    "enum": lambda kind: f"expected one of {', '.join(shorten(option) for option in kind.options)}",
+    "const": lambda kind: f"expected {shorten(kind.expected_value)}",
+    "pattern": lambda kind: f"expected text that matches {shorten(kind.pattern)}",
+    "multipleOf": lambda kind: f"expected a multiple of {kind.multiple_of}",
+    "not": lambda kind: f"expected nothing that fits {shorten(kind.schema)}",
+    "uniqueItems": lambda kind: "expected different elements",
+    "format": lambda kind: f"expected text of the format {kind.format}",
+    "contentEncoding": lambda kind: f"expected text encoded as {kind.content_encoding}",
+    "contentMediaType": lambda kind: f"expected text of type {kind.content_media_type}",
+}
+
+
+def _alternatives(arms: list[Any], value: Any, schema: JSONSchema, deep: bool) -> str:
+    fitting = sum(not arm for arm in arms)
+    if fitting:
+        return f"fits {fitting} of the alternatives, expected exactly one, got {described(value)}"
+    if not deep:
+        # Alternatives within alternatives grow with a power of the depth.
+        return "fits none of the alternatives"
+    told = [str(_problems(arm[0], schema, deep=False)[0]) for arm in arms[:_ARMS]]
+    more = f" or {len(arms) - _ARMS} more" if len(arms) > _ARMS else ""
+    return f"fits none of the alternatives ({' | '.join(told)}{more})"
+
+
+def _contained(error: Any, schema: JSONSchema) -> str:
+    *parent, last = error.schema_path
+    inside = _look(schema, parent)
+    fits = f"fits {shorten(inside.get('contains'))}"
+    if last not in ("minContains", "maxContains"):
+        return f"an element that {fits}"
+    number = inside.get(last)
+    words = "at least" if last == "minContains" else "at most"
+    return (
+        f"{words} {number} element that {fits}"
+        if number == 1
+        else f"{words} {number} elements that {fits.replace('fits', 'fit', 1)}"
+    )
+
+
+def _triggers(error: Any, schema: JSONSchema) -> list[str]:
+    """The members whose presence makes another one required."""
+    path = list(error.schema_path)
+    if path[-1:] in (["dependentRequired"], ["dependencies"]):
+        needed = _look(schema, path)
+        return [name for name in needed if name in error.instance and error.kind.property in needed[name]]
+    inside = path[-1:] == ["required"] and path[-3:-2] in (["dependentSchemas"], ["dependencies"])
+    return [str(path[-2])] if inside and path[-2] in error.instance else []
+
+
+def _look(schema: Any, path: list[Any]) -> dict[str, Any]:
+    """The part of a schema at a path; empty when that is none."""
+    for part in path:
+        if isinstance(schema, list) and isinstance(part, int) and part < len(schema):
+            schema = schema[part]
+        else:
+            schema = schema.get(part) if isinstance(schema, dict) else None
+    return schema if isinstance(schema, dict) else {}
 
 
 def _at(path: list[Any], text: str) -> Problem:

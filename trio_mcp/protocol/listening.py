@@ -9,10 +9,11 @@ from ..errors import InvalidParams
 from ..limits import Limits
 from .tasks import TASK_CHANGED
 
-__all__ = ["ACKNOWLEDGED", "LIST_CHANGED", "RESOURCE_UPDATED", "SUBSCRIPTION_ID", "ListenFilter", "agree"]
+__all__ = ["ACKNOWLEDGED", "CANCELLED", "LIST_CHANGED", "RESOURCE_UPDATED", "SUBSCRIPTION_ID", "ListenFilter", "agree"]
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+CANCELLED: Final = "notifications/cancelled"
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LIST_CHANGED: Final = {
     "tools": "notifications/tools/list_changed",

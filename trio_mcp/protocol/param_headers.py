@@ -17,13 +17,16 @@ from ..errors import HeaderMismatch
 from .http import decode_value, encode_value
 from .jsontext import shorten
 
-__all__ = ["HeaderParam", "InvalidHeader", "check_params", "header_params", "param_headers"]
+__all__ = ["HeaderParam", "InvalidHeader", "check_params", "header_params", "param_headers", "with_reachable_marks"]
 
 _KEY: Final = "x-mcp-header"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _KINDS: Final = ("string", "integer", "boolean")
 # What these hold is data, not a schema.
 _DATA: Final = frozenset({"default", "const", "enum", "examples", "required"})
+# What these hold are schemas by name.
+_SCHEMAS: Final = ("$defs", "definitions", "patternProperties", "dependentSchemas")
+_DEFS: Final = "#/$defs/"
 _SAFE_INTEGER: Final = 2**53 - 1
 _MISSING: Final = object()
 
@@ -59,7 +62,7 @@ def header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
         InvalidHeader: a name is not a header token or comes twice, a parameter is not text, an integer or a boolean, or it is
             not reachable through `properties` alone.
     """
-    found = tuple(_walk(schema, (), True))
+    found = tuple(_walk(schema, (), (), True))
     seen: set[str] = set()
     for item in found:
         if item.header.lower() in seen:
@@ -68,32 +71,35 @@ def header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     return found
 
 
-def _walk(schema: Any, path: tuple[str, ...], reachable: bool) -> Iterator[HeaderParam]:
+def _walk(schema: Any, path: tuple[str, ...], place: tuple[str, ...], reachable: bool) -> Iterator[HeaderParam]:
+    """Every mark. `path` are the names of properties on the way, `place` all keys."""
     if isinstance(schema, list):
-        for item in schema:
-            yield from _walk(item, path, False)
+        for index, item in enumerate(schema):
+            yield from _walk(item, path, (*place, str(index)), False)
     if not isinstance(schema, dict):
         return
     if _KEY in schema:
-        yield _param(schema, path, reachable)
+        yield _param(schema, path, place, reachable)
     for key, value in schema.items():
         if key == "properties" and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _walk(inner, (*path, name), reachable)
-        elif key in ("$defs", "definitions", "patternProperties", "dependentSchemas") and isinstance(value, dict):
+                yield from _walk(inner, (*path, name), (*place, key, name), reachable)
+        elif key in _SCHEMAS and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _walk(inner, (*path, name), False)
+                yield from _walk(inner, (*path, name), (*place, key, name), False)
         elif key not in _DATA and key != _KEY:
-            yield from _walk(value, path, False)
+            yield from _walk(value, path, (*place, key), False)
 
 
-def _param(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
-    name, where = schema[_KEY], ".".join(path) or "the schema"
+def _param(schema: Mapping[str, Any], path: tuple[str, ...], place: tuple[str, ...], reachable: bool) -> HeaderParam:
+    name, where = schema[_KEY], ".".join(path) if reachable else "/".join(place)
+    where = where or "the schema"
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise InvalidHeader(f"{where}: {_KEY} must be the name of a header, got {shorten(name)}")
     if not reachable or not path:
         raise InvalidHeader(
-            f"{where}: {_KEY} {name!r} is only for properties that are reached through properties alone"
+            f"{where}: {_KEY} {name!r} is only for properties that are reached through properties alone, "
+            "not through lists, unions, free keys or references"
         )
     kind = schema.get("type")
     kinds = [item for item in kind if item != "null"] if isinstance(kind, list) else [kind]
@@ -102,6 +108,84 @@ def _param(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) ->
             f"{where}: {_KEY} {name!r} is only for text, integers and booleans, got type {shorten(kind)}"
         )
     return HeaderParam(f"Mcp-Param-{name}", path, kinds[0])
+
+
+def with_reachable_marks(schema: dict[str, Any]) -> dict[str, Any]:
+    """An input schema that says the same, with marks in `$defs` put where they are reached through properties alone.
+
+    Marks where that cannot be, in elements of a list for instance, stay where they are.
+    """
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, dict):
+        return schema
+    marked = {name for name, item in definitions.items() if _KEY in _keys(item)}
+    while more := {name for name in definitions.keys() - marked if marked & _references(definitions[name])}:
+        marked |= more
+    if not marked:
+        return schema
+    out = {key: value for key, value in _opened(schema, definitions, marked, ()).items() if key != "$defs"}
+    used, queue = set[str](), [_references(out)]
+    while queue:
+        new = (queue.pop() & definitions.keys()) - used
+        used |= new
+        queue += [_references(definitions[name]) for name in new]
+    return {**out, "$defs": {name: definitions[name] for name in sorted(used)}} if used else out
+
+
+def _opened(
+    schema: dict[str, Any], definitions: Mapping[str, Any], marked: set[str], inside: tuple[str, ...]
+) -> dict[str, Any]:
+    """A schema whose properties are themselves and no references, where marks are behind those."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return schema
+    out: dict[str, Any] = {}
+    for name, item in properties.items():
+        target, own = _target(item)
+        whole = definitions.get(target, {})
+        if target in marked and target not in inside and (own.get("type") is None or whole.get("type") == "object"):
+            out[name] = _opened({**whole, **own}, definitions, marked, (*inside, target))
+        else:
+            out[name] = _opened(item, definitions, marked, inside) if isinstance(item, dict) else item
+    return {**schema, "properties": out}
+
+
+def _target(item: Any) -> tuple[str, dict[str, Any]]:
+    """What a property refers to, also when it may be null instead, and what it says itself."""
+    if not isinstance(item, dict):
+        return "", {}
+    own = {key: value for key, value in item.items() if key not in ("$ref", "anyOf")}
+    arms = item.get("anyOf")
+    if isinstance(arms, list):
+        rest = [arm for arm in arms if arm != {"type": "null"}]
+        item = rest[0] if len(rest) == len(arms) - 1 == 1 and set(rest[0]) == {"$ref"} else {}
+        own["type"] = ["object", "null"]
+    return str(item.get("$ref", "")).removeprefix(_DEFS), own
+
+
+def _keys(schema: Any) -> Iterator[str]:
+    """The keys of schemas in a schema: not names of properties, nor what is in data."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _keys(item)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            yield key
+            if key == "properties" or key in _SCHEMAS:
+                yield from _keys(list(value.values()))
+            elif key not in _DATA:
+                yield from _keys(value)
+
+
+def _references(schema: Any) -> set[str]:
+    """The names in `$defs` that a schema refers to."""
+    if isinstance(schema, list):
+        return set[str]().union(*map(_references, schema))
+    if not isinstance(schema, dict):
+        return set()
+    found = set[str]().union(*(_references(value) for key, value in schema.items() if key not in _DATA))
+    target = schema.get("$ref")
+    return found | {target.removeprefix(_DEFS)} if isinstance(target, str) else found
 
 
 def _value(arguments: Any, path: Sequence[str]) -> Any:

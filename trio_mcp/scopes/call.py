@@ -77,6 +77,7 @@ class Call:
         settlement: How it stands.
         reason: Why it was cancelled, for the log.
         status: The HTTP status of the answer.
+        retry_after: Seconds that the answer tells the caller to wait, or None.
         principal: Who calls, as an authenticated name; empty where nobody is.
         task: What it has become, when its work was handed over.
     """
@@ -89,6 +90,7 @@ class Call:
         "params",
         "principal",
         "reason",
+        "retry_after",
         "scope",
         "settlement",
         "status",
@@ -116,6 +118,7 @@ class Call:
         self.settlement: Settlement = Settlement.OPEN
         self.reason: str | None = None
         self.status: int = 200
+        self.retry_after: float | None = None
         self.principal: str = ""
         self.task: Successor | None = None
 

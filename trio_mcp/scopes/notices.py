@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import trio
 
 from ..errors import ServerBusy
+from ..limits import DEFAULT
 
 __all__ = ["Notice", "Notices", "Subscription"]
 
@@ -59,10 +60,12 @@ class Notices:
 
     Args:
         most: Listeners at once.
+        retry_after: Seconds that one more is told to wait.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, retry_after: float = DEFAULT.retry_after) -> None:
         self._most = most
+        self._retry_after = retry_after
         self._subscriptions: dict[Subscription, None] = {}
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = 0
@@ -91,7 +94,10 @@ class Notices:
             ServerBusy: there are as many listeners as there may be.
         """
         if len(self._subscriptions) >= self._most:
-            raise ServerBusy(f"Server busy: {self._most} streams are listening already")
+            raise ServerBusy(
+                f"Server busy: {self._most} streams are listening already; try again in {self._retry_after:g} s",
+                {"retryAfter": self._retry_after},
+            )
         subscription = Subscription(wants)
         self._subscriptions[subscription] = None
         try:

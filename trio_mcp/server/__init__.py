@@ -2,7 +2,7 @@
 
 from .context import Context
 from .engine import Engine, open_engine
-from .paths import safe_join
+from .paths import UnsafePath, safe_join
 from .server import ServerBase
 
-__all__ = ["Context", "Engine", "ServerBase", "open_engine", "safe_join"]
+__all__ = ["Context", "Engine", "ServerBase", "UnsafePath", "open_engine", "safe_join"]

@@ -112,5 +112,8 @@ def _target(engine: Engine, ref: dict[str, Any]) -> tuple[Prompt | Resource, str
 
 
 def _choices(schema: dict[str, Any]) -> list[str]:
+    """The fixed texts that a schema allows, also among other things."""
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-    return [value for value in values if isinstance(value, str)]
+    found = [value for value in values if isinstance(value, str)]
+    found += [value for arm in schema.get("anyOf", ()) for value in _choices(arm)]
+    return list(dict.fromkeys(found))

@@ -33,6 +33,7 @@ from ..scopes.groups import only_exception, unwrapped
 from .context import Context
 from .extensions import check_declared
 from .handlers import HANDLERS, error_result, run_tool
+from .paths import UnsafePath
 from .registry import Registry, Tool
 from .rounds import AskAgain
 from .server import ServerBase
@@ -131,10 +132,12 @@ class Engine:
             method = self.server.extensions.find(call.method)
             assert method is not None, call.method
             handler = method.serve
-        outcome = await self.outcome(call, handler(self, call))
+        return self._answer(call, await self.outcome(call, handler(self, call)))
+
+    def _answer(self, call: Call, outcome: bytes | ProtocolError) -> bytes:
         if isinstance(outcome, bytes):
             return encode_result(call.id, outcome)
-        call.status = outcome.http_status
+        call.status, call.retry_after = outcome.http_status, outcome.retry_after
         return encode_error(call.id, outcome)
 
     async def outcome(self, call: Call, work: Awaitable[dict[str, Any] | bytes]) -> bytes | ProtocolError:
@@ -164,6 +167,8 @@ class Engine:
 
     def _raised(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """What a handler raised, as an outcome."""
+        if isinstance(exc, UnsafePath) and call.method == "tools/call":
+            return self._failed(call, exc.message)
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, AskAgain):
@@ -197,11 +202,9 @@ class Engine:
     def _invalid(self, call: Call, exc: Mismatch) -> bytes | ProtocolError:
         """The handler returned something that cannot be sent, or is not what it promised."""
         lines = render(exc.problems, self.limits)
-        what = self._what(call)
-        logger.error("%s returned a result that is not valid:\n%s", what, lines)
-        if call.method == "tools/call":
-            return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid:\n{lines}")
-        return self._failed(call, f"{what[0].upper()}{what[1:]} returned a result that is not valid")
+        logger.error("%s returned a result that is not valid:\n%s", self._what(call), lines)
+        text = f"{self._subject(call)} returned a result that is not valid"
+        return self._failed(call, f"{text}:\n{lines}" if call.method == "tools/call" else text)
 
     def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
         if not text.isascii():
@@ -209,15 +212,11 @@ class Engine:
         return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
-        outcome = self.timed_out(call)
-        if isinstance(outcome, bytes):
-            return encode_result(call.id, outcome)
-        call.status = outcome.http_status
-        return encode_error(call.id, outcome)
+        return self._answer(call, self.timed_out(call))
 
     def timed_out(self, call: Call) -> bytes | ProtocolError:
         """The outcome of a call whose time is over."""
-        text = f"{self._what(call).capitalize()} did not finish within {call.timeout:g} s"
+        text = f"{self._subject(call)} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
         return self.encode(error_result(text)) if call.method == "tools/call" else TimedOut(text)
 
@@ -229,6 +228,11 @@ class Engine:
         if call.method == "resources/read":
             return f"resource {shorten(call.params['uri'])}"
         return call.method
+
+    def _subject(self, call: Call) -> str:
+        """The same at the beginning of a sentence; a method stays as it is written."""
+        what = self._what(call)
+        return what if what == call.method else f"{what[0].upper()}{what[1:]}"
 
     async def _run_tool(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> Outcome:
         return await self.outcome(call, run_tool(self, call, tool, values, context, self.tasks.threads))

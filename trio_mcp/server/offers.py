@@ -32,7 +32,7 @@ class Offers:
         # A store that was brought may hold tasks from before.
         self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
-        self.notices: Notices = Notices(limits.listeners)
+        self.notices: Notices = Notices(limits.listeners, retry_after=limits.retry_after)
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}

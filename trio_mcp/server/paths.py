@@ -8,7 +8,11 @@ from pathlib import Path
 from ..errors import InvalidParams
 from ..protocol.jsontext import shorten
 
-__all__ = ["safe_join"]
+__all__ = ["UnsafePath", "safe_join"]
+
+
+class UnsafePath(InvalidParams):
+    """A path that is none, or leads out of its folder. Raised in a tool it is for the model to read, since that wrote it."""
 
 
 def safe_join(root: str | PathLike[str], value: str) -> Path:
@@ -21,15 +25,16 @@ def safe_join(root: str | PathLike[str], value: str) -> Path:
         value: A relative path.
 
     Raises:
-        InvalidParams: it is empty, absolute, holds a NUL or leads out of the folder.
+        UnsafePath: it is empty, absolute, holds a NUL or leads out of the folder. Not caught, it is an `InvalidParams` (-32602)
+            for the client, and in a tool a failed result.
     """
     base = Path(root).resolve()
     if not value or "\0" in value:
-        raise InvalidParams(f"Invalid params: {shorten(value)} is not a path")
+        raise UnsafePath(f"Invalid params: {shorten(value)} is not a path")
     try:
         path = (base / value).resolve()
     except (OSError, RuntimeError) as exc:
-        raise InvalidParams(f"Invalid params: {shorten(value)} is not a path: {exc}") from None
+        raise UnsafePath(f"Invalid params: {shorten(value)} is not a path: {exc}") from None
     if Path(value).is_absolute() or not path.is_relative_to(base):
-        raise InvalidParams(f"Invalid params: the path {shorten(value)} leads out of the folder")
+        raise UnsafePath(f"Invalid params: the path {shorten(value)} leads out of the folder")
     return path

@@ -24,6 +24,7 @@ from ..convert.codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
 from ..convert.compiler import Compiler, description_of
 from ..convert.json_schema import BadSchema, GivenSchema
 from ..errors import RegistrationError
+from ..protocol.param_headers import with_reachable_marks
 from .context import is_context
 from .docstring import parse_docstring
 
@@ -39,13 +40,24 @@ class Header:
 
         async def query(region: Annotated[str, Header("Region")], sql: str): ...
 
-    For tools, and for text, integers and booleans (server/tools, section x-mcp-header).
+    For tools, and for text, integers and booleans (server/tools, section x-mcp-header): a parameter, or a field of a class that
+    is one, however deep, but not inside of a list or a union.
 
     Args:
         name: The name behind `Mcp-Param-`.
     """
 
     name: str
+
+    @property
+    def input_json_schema(self) -> JSONSchema:
+        """What the schema of an argument says of it."""
+        return {"x-mcp-header": self.name}
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> JSONSchema:
+        """The same, for fields of pydantic's models."""
+        schema: JSONSchema = handler(core_schema)
+        return {**schema, **self.input_json_schema} if handler.mode == "validation" else schema
 
 
 class Parameter:
@@ -61,9 +73,7 @@ class Parameter:
 
     __slots__ = ("codec", "description", "load", "name", "required", "schema")
 
-    def __init__(
-        self, name: str, codec: Codec, default: Any, description: str | None, header: Header | None = None
-    ) -> None:
+    def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
         self.name: str = name
         self.codec: Codec = codec
         self.load: Callable[[Any], Any] = codec.load
@@ -74,8 +84,6 @@ class Parameter:
             schema = with_default(schema, codec, default)
         if description and "description" not in schema:
             schema = {**schema, "description": description}
-        if header is not None:
-            schema = {**schema, "x-mcp-header": header.name}
         self.schema: JSONSchema = schema
 
 
@@ -231,8 +239,7 @@ class Handler:
         except Unsupported as exc:
             where = "".join(f" → {name}" for name in exc.where)
             raise self.error(f"parameter {item.name!r}{where}: {exc.message}") from None
-        header = next((note for note in notes if isinstance(note, Header)), None)
-        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name), header)
+        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name))
 
     def _given_schema(self, given: dict[str, Any]) -> GivenSchema:
         try:
@@ -247,6 +254,11 @@ class Handler:
         if self._given is not None:
             names = {item.name for item in self.parameters}
             for name in self._given.schema.get("properties", {}):
+                if name == self._context:
+                    raise self.error(
+                        f"input_schema has the property {name!r}, and the Context is passed as that; "
+                        "give the parameter another name"
+                    )
                 if name not in names and not self._rest:
                     raise self.error(
                         f"input_schema has the property {name!r}, the function has no such parameter; it may take **arguments"
@@ -259,7 +271,7 @@ class Handler:
         if required:
             schema["required"] = required
         schema["additionalProperties"] = False
-        return compiler.with_definitions(schema, [item.codec for item in self.parameters])
+        return with_reachable_marks(compiler.with_definitions(schema, [item.codec for item in self.parameters]))
 
     def output(self) -> tuple[Codec, JSONSchema]:
         """The codec of the return type, and its schema.
@@ -303,6 +315,9 @@ class Handler:
                 found = found or []
                 exc.under(name, found)
         if taken < len(arguments) and self._rest:
+            if self._context in arguments:
+                found = found or []
+                Mismatch(Problem(f"unexpected, {self.name} takes no such argument")).under(self._context, found)
             values.update((name, value) for name, value in arguments.items() if name not in self._by_name)
         elif taken < len(arguments):
             found = found or []

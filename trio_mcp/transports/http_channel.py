@@ -31,6 +31,7 @@ from ..protocol.envelope import (
 )
 from ..protocol.http import mirror_headers
 from ..protocol.jsontext import shorten
+from ..protocol.listening import CANCELLED
 from ..protocol.meta import PROTOCOL_VERSION
 from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params, param_headers
 from ..protocol.sse import EventTooLarge, SSEParser
@@ -147,19 +148,22 @@ class HttpChannel(Channel):
         raw = await self._body(response)
         status = response.status_code
         if kind == "application/json" and raw:
+            message: Any = None
             try:
                 message = parse_message(raw, self._reading)
             except BadMessage as exc:
-                raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
-            if isinstance(message, ErrorResponse) and message.id is None and status not in (200, 400, 404):
+                if status < 300:
+                    raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
+            if isinstance(message, ErrorResponse) and not self._for_call(id, message.id, status):
                 # About the HTTP request, not the call: a host that is not served, a form that is not taken.
                 raise HttpError(
                     f"{method}: {self._url} answered {status}: {message.error['message']}", url=self._url, status=status
                 )
-            result = self._result(id, message)
-            if result is not None:
-                return result
-            raise InvalidResponse(f"{method}: {self._url} answered {status} with a message that is no answer to it")
+            if message is not None:
+                result = self._result(id, message)
+                if result is not None:
+                    return result
+                raise InvalidResponse(f"{method}: {self._url} answered {status} with a message that is no answer to it")
         if status < 300:
             what = f"content of type {kind}" if raw else "nothing"
             raise InvalidResponse(f"{method}: {self._url} answered {status} with {what}, not with a message")
@@ -215,6 +219,11 @@ class HttpChannel(Channel):
             self._odd(f"an event that is no message: {shorten(data.decode(errors='replace'))} ({exc})")
             return None
         if isinstance(message, Notification):
+            target = message.params.get("requestId") if message.method == CANCELLED else None
+            if listener.changes is not None and target == id and type(target) is type(id):
+                # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
+                logger.info("%s ended a stream of changes: %s", self._url, shorten(message.params.get("reason")))
+                return {}
             await listener.tell(message)
             return None
         result = self._result(id, message)
@@ -230,6 +239,11 @@ class HttpChannel(Channel):
         if isinstance(message, ErrorResponse) and message.id in (id, None):
             raise ProtocolError.from_wire(message.error)
         return None
+
+    @staticmethod
+    def _for_call(id: RequestId, named: RequestId | None, status: int) -> bool:
+        """Whether an error is meant for the call, as far as its id and the status tell."""
+        return status < 300 or named == id or (named is None and status in (400, 404))
 
     def _odd(self, text: str) -> None:
         self._note = f"the server sent {text}"

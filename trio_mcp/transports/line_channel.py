@@ -29,7 +29,7 @@ from ..protocol.envelope import (
 )
 from ..protocol.framing import TOO_LONG
 from ..protocol.jsontext import shorten
-from ..protocol.listening import SUBSCRIPTION_ID
+from ..protocol.listening import CANCELLED, SUBSCRIPTION_ID
 from ..protocol.meta import LOG_LEVELS
 from .link import Link
 
@@ -99,8 +99,7 @@ class LineChannel(Channel):
             # Still there: nobody answered, so the caller has left. That is what cancels the work over there.
             if self._pending.pop(id, None) is not None:
                 self._link.post(
-                    encode_notification("notifications/cancelled", {"requestId": id, "reason": "the caller left"}),
-                    now=True,
+                    encode_notification(CANCELLED, {"requestId": id, "reason": "the caller left"}), now=True
                 )
 
     async def _wait(self, pending: _Pending) -> dict[str, Any]:
@@ -168,26 +167,34 @@ class LineChannel(Channel):
             pending.changed.unpark_all()
 
     def _notified(self, message: Notification) -> None:
+        params = message.params
         if message.method == "notifications/progress":
-            token = message.params.get("progressToken")
-            pending = self._pending.get(token) if is_request_id(token) else None  # type: ignore[arg-type]
+            pending = self._find(params.get("progressToken"))
             if pending is not None and pending.listener.progress is not None:
                 pending.events.append(message)
                 pending.changed.unpark_all()
         elif message.method == "notifications/message":
-            rank = LOG_LEVELS.get(str(message.params.get("level")), -1)
+            rank = LOG_LEVELS.get(str(params.get("level")), -1)
             for pending in self._pending.values():
                 listener = pending.listener
                 if listener.log is not None and rank >= LOG_LEVELS[listener.log_level]:
                     pending.events.append(message)
                     pending.changed.unpark_all()
-
+        elif message.method == CANCELLED:
+            id: Any = params.get("requestId")
+            pending = self._find(id)
+            # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
+            if pending is not None and pending.listener.changes is not None:
+                logger.info("%s ended a stream of changes: %s", self._peer, shorten(params.get("reason")))
+                self._settle(id, result={})
         else:
-            meta = message.params.get("_meta")
-            id = meta.get(SUBSCRIPTION_ID) if type(meta) is dict else None
-            pending = self._pending.get(id) if is_request_id(id) else None  # type: ignore[arg-type]
+            meta = params.get("_meta")
+            pending = self._find(meta.get(SUBSCRIPTION_ID)) if type(meta) is dict else None
             if pending is not None and pending.listener.changes is not None:
                 pending.listener.changes(message)
+
+    def _find(self, id: Any) -> _Pending | None:
+        return self._pending.get(id) if is_request_id(id) else None
 
     def _odd(self, text: str) -> None:
         self._note = text

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from ..errors import InvalidRequest, ProtocolError
+from ..errors import InvalidRequest, ProtocolError, ServerBusy
 from ..protocol.envelope import (
     BadMessage,
     Notification,
@@ -49,6 +49,7 @@ class _Connection:
         self._context = contextvars.copy_context()
         self._idle = trio.Event()
         self._ending = False
+        self._lasting = 0
 
     # -- what a call needs of its transport
 
@@ -90,9 +91,11 @@ class _Connection:
                 raise InvalidRequest("Invalid request: a request with this id is still under way")
             call = self._engine.prepare(request, self)
             if isinstance(call, LastingCall):
+                self._check_listeners()
                 # It takes no place, so room for what it will say is what holds back a peer that asks and does not read.
                 await self._link.wait_room()
                 self._calls[call.id] = call
+                self._lasting += 1
                 self._context.run(self._nursery.start_soon, self._last, call)
                 return
             await self._executor.wait_room()
@@ -104,6 +107,15 @@ class _Connection:
                 raise
         except ProtocolError as exc:
             await self._refuse(request.id, exc)
+
+    def _check_listeners(self) -> None:
+        limits = self._engine.limits
+        if self._lasting >= limits.connection_listeners:
+            raise ServerBusy(
+                f"Server busy: {self._lasting} streams of this connection are listening already; "
+                f"try again in {limits.retry_after:g} s",
+                {"retryAfter": limits.retry_after},
+            )
 
     def _start(self, call: Call) -> None:
         """The connection gave the call its place; now the server has to."""
@@ -147,6 +159,7 @@ class _Connection:
                 ended = {"requestId": call.id, "reason": "the server ends"}
                 self._link.post(encode_notification("notifications/cancelled", ended))
         finally:
+            self._lasting -= 1
             self._calls.pop(call.id, None)
             self._check_idle()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import math
 import tracemalloc
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context
+from trio_mcp import Context, ServerBusy
 from trio_mcp.protocol.http import Accepts, host_policy
 from trio_mcp.scopes.executor import ExecutorStatistics
 from trio_mcp.server.engine import open_engine
@@ -950,6 +951,32 @@ async def test_a_full_server_answers_503_with_retry_after(autojump_clock: MockCl
     assert refused.json["id"] == 2
     assert [answer.text for answer in served] == ["slept", "slept"]
     assert again.text == "hello"
+
+
+async def test_a_stream_that_is_refused_as_busy_is_told_when_to_try_again() -> None:
+    server, _ = make(listeners=1, retry_after=2)
+    async with open_site(server) as site:
+        one, two = site.connect(), site.connect()
+        await one.send(http(request(1, "subscriptions/listen", notifications={"toolsListChanged": True})))
+        assert (await one.head()).status == 200
+        refused = await two.ask(request(2, "subscriptions/listen", notifications={"toolsListChanged": True}))
+        assert (refused.status, refused.fields["retry-after"], refused.code) == (503, "2", 503)
+        assert refused.json["error"]["data"] == {"retryAfter": 2}
+        await one.leave()
+        assert (await two.ask(HELLO)).text == "hello"
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(None, None), (7.4, "7"), (0.2, "1"), (math.inf, None)])
+async def test_a_handler_that_says_busy_may_say_when_to_try_again(seconds: float | None, header: str | None) -> None:
+    server, _ = make()
+
+    @server.resource("x://busy")
+    async def busy() -> str:
+        raise ServerBusy("The store is busy", None if seconds is None else {"retryAfter": seconds})
+
+    async with open_site(server) as site:
+        refused = await site.connect().ask(request(1, "resources/read", uri="x://busy"))
+    assert (refused.status, refused.fields.get("retry-after"), refused.code) == (503, header, 503)
 
 
 async def test_a_request_that_waits_and_whose_client_leaves_never_runs(autojump_clock: MockClock) -> None:

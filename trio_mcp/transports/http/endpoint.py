@@ -7,6 +7,7 @@ says that it has been silent for too long; and only if the client takes one.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 import trio
@@ -158,8 +159,7 @@ class Endpoint:
             else:
                 await executor.enter(call)
         except ServerBusy as exc:
-            seconds = b"%d" % max(1, round(exc.retry_after or 1))
-            exchange.respond(503, encode_error(call.id, exc), extra=((b"retry-after", seconds),))
+            exchange.respond(503, encode_error(call.id, exc), extra=_retry_after(exc.retry_after))
             return
         try:
             if exchange.left():
@@ -175,6 +175,11 @@ class Endpoint:
         if not exchange.done and not exchange.gone:
             # Cancelled by something else than its peer: the response must not stay open.
             outlet.abandon()
+
+
+def _retry_after(seconds: float | None) -> tuple[tuple[bytes, bytes], ...]:
+    """The field that says when to try again: whole seconds, and not at once."""
+    return () if seconds is None or not math.isfinite(seconds) else ((b"retry-after", b"%d" % max(1, round(seconds))),)
 
 
 class _HttpOutlet:
@@ -213,7 +218,9 @@ class _HttpOutlet:
             exchange.send_chunk(encode_event(message))
             exchange.end_stream()
         else:
-            exchange.respond(self.call.status if self.call is not None else 200, message)
+            call = self.call
+            status, seconds = (200, None) if call is None else (call.status, call.retry_after)
+            exchange.respond(status, message, extra=_retry_after(seconds))
 
     def silent(self) -> None:
         """Nothing was sent for a while."""
