@@ -318,5 +318,6 @@ async def test_at_the_end_tasks_get_the_time_of_the_drain(autojump_clock: Any) -
     assert trio.current_time() - began <= LIMITS.drain_timeout + LIMITS.task_settle
     assert quick.id is not None
     assert slow.id is not None
-    found = await store.get(quick.id), await store.get(slow.id)
+    async with store.open("later"):
+        found = await store.get(quick.id), await store.get(slow.id)
     assert [task.status for task in found if task is not None] == ["completed", "failed"]
