@@ -66,7 +66,15 @@ if TYPE_CHECKING:
     from .server.completion import Completion
     from .server.context import Context
     from .server.extensions import Extension, ExtensionResult
-    from .server.rounds import Elicited, InputRequired, Question, form_question
+    from .server.rounds import (
+        Elicited,
+        InputRequired,
+        Question,
+        form_question,
+        roots_question,
+        sample_question,
+        url_question,
+    )
     from .server.signature import Header
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
@@ -148,9 +156,12 @@ __all__ = [
     "http_app",
     "open_client",
     "open_server",
+    "roots_question",
+    "sample_question",
     "serve_http",
     "serve_stdio",
     "serve_stream",
+    "url_question",
 ]
 
 # Names are loaded when they are first used: a server does not need the client, and the command line is up before trio is.
@@ -212,6 +223,9 @@ _MODULES = {
     "InputRequired": "server.rounds",
     "Question": "server.rounds",
     "form_question": "server.rounds",
+    "roots_question": "server.rounds",
+    "sample_question": "server.rounds",
+    "url_question": "server.rounds",
     "Header": "server.signature",
     "Change": "client",
     "Changes": "client",

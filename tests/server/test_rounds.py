@@ -25,6 +25,9 @@ from trio_mcp import (
     form_question,
     open_client,
     open_server,
+    roots_question,
+    sample_question,
+    url_question,
 )
 from trio_mcp.testing import RawPeer, open_raw, request
 
@@ -299,6 +302,32 @@ async def test_what_a_client_can_answer_is_what_it_declares() -> None:
 
 
 # -- the other questions
+
+
+async def test_different_questions_in_one_round() -> None:
+    server = Server("s")
+    rounds: list[None] = []
+
+    @server.tool
+    async def everything(ctx: Context) -> list[Any]:
+        rounds.append(None)
+        answers = await ctx.ask(
+            {
+                "form": form_question("Who?", {"name": str}),
+                "url": url_question("Pay here", "https://example.com/pay"),
+                "model": sample_question("Say hi", max_tokens=5, systemPrompt="Be brief"),
+                "roots": roots_question(),
+            }
+        )
+        return [answers["form"].value, answers["url"].action, answers["model"]["content"]["text"], answers["roots"]]
+
+    def elicit(params: dict[str, Any]) -> Any:
+        return {"name": "Ann"} if params["mode"] == "form" else True
+
+    async with open_client(server, on_elicit=elicit, on_sample=lambda params: "hi", roots=["file:///a"]) as client:
+        answer = (await client.call_tool("everything")).data
+    assert answer == [{"name": "Ann"}, "accept", "hi", [{"uri": "file:///a"}]]
+    assert len(rounds) == 2
 
 
 async def test_sampling_roots_and_urls() -> None:

@@ -10,14 +10,13 @@ import trio
 
 from ..convert.scalars import plain_text
 from ..errors import RegistrationError
-from ..protocol.content import Text
 from ..protocol.envelope import RequestId
 from ..protocol.jsontext import dumps, find_unwritable
 from ..protocol.meta import LOG_LEVELS
 from ..protocol.results import PromptMessage
 from ..scopes.call import Call
 from .lifespan import LifespanT
-from .rounds import Elicited, Question, Rounds, form_question
+from .rounds import Elicited, Question, Rounds, form_question, roots_question, sample_question, url_question
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -228,10 +227,7 @@ class Context(Generic[LifespanT]):
         Raises:
             MissingClientCapability: the client cannot open URLs.
         """
-        question = Question(
-            "elicitation/create", {"mode": "url", "message": message, "url": url}, {"elicitation": {"url": {}}}
-        )
-        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit-url"), question)
+        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit-url"), url_question(message, url))
         return found
 
     async def sample(
@@ -257,16 +253,8 @@ class Context(Generic[LifespanT]):
         Raises:
             MissingClientCapability: the client cannot sample, or not with tools.
         """
-        items = [PromptMessage(Text(messages))] if isinstance(messages, str) else messages
-        params: dict[str, Any] = {
-            "messages": [item.to_wire() if isinstance(item, PromptMessage) else item for item in items],
-            "maxTokens": max_tokens,
-            **options,
-        }
-        needs: dict[str, Any] = {"sampling": {"tools": {}} if "tools" in options else {}}
-        found: dict[str, Any] = await self._ask(
-            key or self.rounds.next_key("sample"), Question("sampling/createMessage", params, needs)
-        )
+        question = sample_question(messages, max_tokens=max_tokens, **options)
+        found: dict[str, Any] = await self._ask(key or self.rounds.next_key("sample"), question)
         return found
 
     async def list_roots(self, *, key: str | None = None) -> list[dict[str, Any]]:
@@ -275,15 +263,14 @@ class Context(Generic[LifespanT]):
         Raises:
             MissingClientCapability: the client has none.
         """
-        question = Question("roots/list", {}, {"roots": {}})
-        found: list[dict[str, Any]] = await self._ask(key or self.rounds.next_key("roots"), question)
+        found: list[dict[str, Any]] = await self._ask(key or self.rounds.next_key("roots"), roots_question())
         return found
 
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Ask several questions in one round; the answers come by key.
 
         Args:
-            questions: By key: `Question` objects, for instance from `form_question`.
+            questions: By key: what `form_question`, `url_question`, `sample_question` and `roots_question` make.
 
         Raises:
             MissingClientCapability: the client did not declare what one of them needs; nothing is asked then.

@@ -13,22 +13,35 @@ import importlib
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 import trio
 
 from ..errors import MissingClientCapability, RegistrationError
+from ..protocol.content import Text
 from ..protocol.jsontext import find_unwritable, shorten
 from ..protocol.methods import METHODS
+from ..protocol.results import PromptMessage
 from ..scopes.call import Call
 from .forms import Form
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["AskAgain", "Elicited", "InputRequired", "Question", "Rounds", "form_question", "state_keys"]
+__all__ = [
+    "AskAgain",
+    "Elicited",
+    "InputRequired",
+    "Question",
+    "Rounds",
+    "form_question",
+    "roots_question",
+    "sample_question",
+    "state_keys",
+    "url_question",
+]
 
 ValueT = TypeVar("ValueT")
 
@@ -288,6 +301,34 @@ def form_question(message: str, form: Any) -> Question:
     fields = Form(form)
     params = {"mode": "form", "message": message, "requestedSchema": fields.schema}
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, fields)
+
+
+def url_question(message: str, url: str) -> Question:
+    """A question for `ctx.ask`: a page to visit, as for `ctx.elicit_url`."""
+    params = {"mode": "url", "message": message, "url": url}
+    return Question("elicitation/create", params, {"elicitation": {"url": {}}})
+
+
+def sample_question(
+    messages: str | Sequence[PromptMessage | dict[str, Any]], *, max_tokens: int = 1_000, **options: Any
+) -> Question:
+    """A question for `ctx.ask`: for the client's model, as for `ctx.sample`.
+
+    Raises:
+        ValueError: an option is not JSON.
+    """
+    items = [PromptMessage(Text(messages))] if isinstance(messages, str) else messages
+    params: dict[str, Any] = {
+        "messages": [item.to_wire() if isinstance(item, PromptMessage) else item for item in items],
+        "maxTokens": max_tokens,
+        **options,
+    }
+    return Question("sampling/createMessage", params, {"sampling": {"tools": {}} if "tools" in options else {}})
+
+
+def roots_question() -> Question:
+    """A question for `ctx.ask`: the client's roots, as for `ctx.list_roots`."""
+    return Question("roots/list", {}, {"roots": {}})
 
 
 def _questions(result: InputRequired) -> dict[str, Question]:
