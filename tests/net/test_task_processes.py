@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from .helpers import SERVERS, Running
 from .servers.task_tools import expected
-from .task_client import INTERRUPTED, Process, declared, server_process, text_of
+from .task_client import FINAL, INTERRUPTED, Process, declared, server_process, text_of
 
 QUICK_SWEEP = {"task_sweep": 0.3}
 
@@ -148,6 +149,36 @@ async def test_another_process_takes_over_what_a_killed_one_left(tmp_path: Path)
         assert text_of((await two.client.end(kept, 5))["result"]) == expected("again_ask", 5) + "yes 15"
     # Begun by the first process, and by one of the two others.
     assert marks(noted) == {"once 5": 1, **{f"second_time {number}": 2 for number in range(20)}}
+
+
+async def test_listeners_hear_of_the_end_of_a_task_whose_process_was_killed(tmp_path: Path) -> None:
+    async with processes(tmp_path / "tasks.db", 3) as (one, two, three):
+        task_id = await one.client.start("ask", number=1)
+        async with two.client.listen(task_id) as second, three.client.listen(task_id) as third:
+            one.kill()
+            # One of them takes it over, and the other one hears of that.
+            for following in (second, third):
+                with trio.fail_after(5):
+                    while (message := await following())["params"]["status"] not in FINAL:
+                        pass
+                assert failed(message["params"])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_cancel_that_came_after_the_kill_reaches_whoever_takes_over(tmp_path: Path, restarted: bool) -> None:
+    path = tmp_path / "tasks.db"
+    async with (
+        server_process(path) as one,
+        server_process(path, limits={"task_sweep": 600 if restarted else 1.0}) as two,
+    ):
+        ids = [await one.client.start("again", number=number, seconds=60) for number in range(60)]
+        one.kill()
+        for task_id in ids:
+            await two.client.cancel(task_id)
+        async with contextlib.AsyncExitStack() as stack:
+            heir = await stack.enter_async_context(server_process(path)) if restarted else two
+            for task_id in ids:
+                assert (await heir.client.end(task_id, 8))["status"] == "cancelled"
 
 
 # -- one of them is asked to end

@@ -68,6 +68,7 @@ class Tasks:
         self._discarded: dict[str, None] = {}
         self._work = trio.lowlevel.ParkingLot()
         self._used = trio.Event()
+        self._adopting = trio.Lock()
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
         self._heard: Counter[str] = Counter()
         self._told: dict[str, Task] = {}
@@ -272,13 +273,17 @@ class Tasks:
             await self._used.wait()
             try:
                 await self.store.wait_change()
-                for signal in await self.store.receive(self.owner):
-                    self._signalled(signal)
+                async with self._adopting:
+                    await self._receive()
                 for task_id in [*self._heard]:
                     await self._compare(task_id)
             except TaskStoreError as exc:
                 logger.error("%s", exc)
                 await trio.sleep(self.limits.task_retry)
+
+    async def _receive(self) -> None:
+        for signal in await self.store.receive(self.owner):
+            self._signalled(signal)
 
     def _signalled(self, signal: Signal) -> None:
         task = self.running.get(signal.task_id)
@@ -301,11 +306,18 @@ class Tasks:
     # -- after the end of a process
 
     async def _adopt(self) -> None:
-        for row in await self.store.adopt(self.owner):
-            if not await self._begin_again(row):
-                error = InternalError(INTERRUPTED)
-                ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-                await self.store.save(replace(ended, updated=self.clock()))
+        # What was left for these tasks is taken once they run: before, nobody would be there for it.
+        async with self._adopting:
+            rows = await self.store.adopt(self.owner)
+            for row in rows:
+                if not await self._begin_again(row):
+                    error = InternalError(INTERRUPTED)
+                    ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
+                    await self.store.save(replace(ended, updated=self.clock()))
+                # The store tells of what others have written, and this was not.
+                self.publish(row.id)
+            if rows:
+                await self._receive()
 
     async def _begin_again(self, row: Task) -> bool:
         """Run a task again whose process has ended; False when that cannot be."""
