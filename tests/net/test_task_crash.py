@@ -208,3 +208,25 @@ async def test_nothing_is_lost_or_wrong_after_a_kill(tmp_path: Path, capsys: pyt
     # Each kind was hit in the middle of its work.
     for end in ("quick failed", "quick completed before", "long failed", "ask failed", "again completed"):
         assert ends[end] > 0, ends
+
+
+@pytest.mark.parametrize("how", ["heard", "asked"])
+async def test_an_end_that_was_told_is_kept(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    ends: dict[str, dict[str, Any]] = {}
+    for number in range(4):
+        async with server_process(path) as process:
+            task_id = await process.client.start("quick", number=number, seconds=0.3)
+            if how == "heard":
+                async with process.client.listen(task_id) as following:
+                    while (state := (await following())["params"])["status"] not in FINAL:
+                        pass
+                    process.kill()
+            else:
+                state = await process.client.until(task_id, lambda state: state["status"] in FINAL, within=10, every=0)
+                process.kill()
+            ends[task_id] = state["result"]
+    async with server_process(path) as process:
+        for task_id, result in ends.items():
+            state = await process.client.get(task_id)
+            assert (state["status"], state.get("result")) == ("completed", result)
