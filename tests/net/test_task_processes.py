@@ -222,6 +222,24 @@ async def test_sigterm_with_tasks_that_end_soon_waits_no_longer_than_they_take(t
         assert text_of((await process.client.get(task_id))["result"]) == expected("quick", 1)
 
 
+async def test_what_was_done_once_is_known_to_the_process_after_a_sigterm(tmp_path: Path) -> None:
+    path, noted = tmp_path / "tasks.db", tmp_path / "marks"
+    # Nothing is written behind in time: the end has to do it.
+    limits = {"drain_timeout": 0.2, "task_flush": 60.0}
+    async with server_process(path, limits=limits, env={"MARKS": str(noted)}) as process:
+        task_id = await process.client.start("again_once", number=5, seconds=60)
+        await until_marked(noted, "once 5", 2)
+        process.running.process.send_signal(signal.SIGTERM)
+        assert await process.ended(8) == 0
+        assert process.running.errors() == ""
+    async with server_process(path, env={"MARKS": str(noted)}) as process:
+        assert (await process.client.get(task_id))["status"] == "working"
+        await trio.sleep(0.6)
+        assert marks(noted) == {"once 5": 2}
+        await process.client.cancel(task_id)
+        assert (await process.client.end(task_id))["status"] == "cancelled"
+
+
 # -- stdio
 
 

@@ -198,10 +198,8 @@ class ServerTask:
                     return
 
     async def _interrupted(self) -> None:
-        if self._end is None:
-            if self.row.restartable:
-                # The next process finds it unfinished and begins it again.
-                return
+        # One that can be run again stays as it is: the next process finds it unfinished and begins it again.
+        if self._end is None and not self.row.restartable:
             error = InternalError(INTERRUPTED)
             row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
             self._end = replace(row, updated=self._tasks.clock())
