@@ -247,13 +247,14 @@ class Tasks:
 
     async def _write(self) -> None:
         changed, self._changed = self._changed, {}
-        discarded, self._discarded = self._discarded, {}
         try:
             for task in changed:
                 if not task.over and not task.abandoned:
                     await task.save()
-            for task_id in discarded:
+            for task_id in [*self._discarded]:
                 await self.store.delete(task_id)
+                # Not before: nobody else would ever delete it.
+                del self._discarded[task_id]
         except TaskStoreError as exc:
             # What is behind stays behind, and is tried again with the next change; the end of a task has its own patience.
             logger.error("%s", exc)
