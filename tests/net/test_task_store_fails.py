@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import trio
 from trio.testing import MockClock
 
-from trio_mcp import Limits, MemoryTaskStore, Server, Task, TaskStoreError, open_server
+from trio_mcp import Limits, MemoryTaskStore, Server, SQLiteTaskStore, Task, TaskStoreError, open_server
 from trio_mcp.testing import RawPeer, open_raw
 
-from .task_client import declared
+from .task_client import INTERRUPTED, declared
 
 
 class SlowStore(MemoryTaskStore):
@@ -33,8 +34,27 @@ class SlowStore(MemoryTaskStore):
         await super().delete(task_id)
 
 
+class UnreliableStore(SQLiteTaskStore):
+    """Fails the first times that it is to keep something."""
+
+    def __init__(self, path: Path, failures: int) -> None:
+        super().__init__(path)
+        self.failures = failures
+
+    async def save(self, task: Task) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise TaskStoreError("the disk is full")
+        return await super().save(task)
+
+
 def make(store: Any) -> Server[Any]:
     server = Server("s", tasks=store, task_inline_ms=0, limits=Limits(task_sweep=0.2, drain_timeout=0.1))
+
+    @server.tool(task_support="required", restartable=True)
+    async def again() -> str:
+        await trio.sleep(0.3)
+        return "done"
 
     @server.tool(task_support="required")
     async def work() -> str:
@@ -69,3 +89,38 @@ async def test_a_task_that_nobody_was_told_of_is_forgotten_when_the_server_ends(
         await trio.sleep(0.2)
         assert await store.count("") == (1, 1)
     assert await store.count("") == (0, 0)
+
+
+async def test_what_was_left_by_a_process_is_taken_up_once_the_store_works(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    ids: dict[str, str] = {}
+    heir = make(UnreliableStore(path, 3))
+    async with open_server(heir) as engine:
+        store = SQLiteTaskStore(path)
+        async with store.open("dead"):
+            for tool in ("again", "work"):
+                for number in range(3):
+                    task = Task(
+                        id=f"{tool}{number}",
+                        owner="dead",
+                        principal="",
+                        params={"name": tool, "arguments": {}},
+                        meta=declared(1, "tools/call")["params"]["_meta"],
+                        created=engine.tasks.clock(),
+                        updated=engine.tasks.clock(),
+                        ttl=60,
+                        poll_interval=1,
+                        restartable=tool == "again",
+                    )
+                    await store.create(task)
+                    ids[task.id] = tool
+        with trio.fail_after(10):
+            for task_id, tool in ids.items():
+                while not (row := await engine.tasks.find(task_id, "")).final:
+                    await trio.sleep(0.02)
+                if tool == "again":
+                    assert row.result is not None
+                    assert row.result["content"][0]["text"] == "done"
+                else:
+                    assert (row.status, row.message) == ("failed", INTERRUPTED)
+        assert engine.tasks.running == {}

@@ -69,6 +69,7 @@ class Tasks:
         self._work = trio.lowlevel.ParkingLot()
         self._used = trio.Event()
         self._adopting = trio.Lock()
+        self._adopted: list[Task] = []
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
         self._heard: Counter[str] = Counter()
         self._told: dict[str, Task] = {}
@@ -309,15 +310,19 @@ class Tasks:
     async def _adopt(self) -> None:
         # What was left for these tasks is taken once they run: before, nobody would be there for it.
         async with self._adopting:
-            rows = await self.store.adopt(self.owner)
-            for row in rows:
+            self._adopted += await self.store.adopt(self.owner)
+            some = bool(self._adopted)
+            while self._adopted:
+                # When the store fails it is here still, and nobody else would look after it.
+                row = self._adopted[0]
                 if not await self._begin_again(row):
                     error = InternalError(INTERRUPTED)
                     ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
                     await self.store.save(replace(ended, updated=self.clock()))
+                del self._adopted[0]
                 # The store tells of what others have written, and this was not.
                 self.publish(row.id)
-            if rows:
+            if some:
                 await self._receive()
 
     async def _begin_again(self, row: Task) -> bool:
@@ -342,8 +347,8 @@ class Tasks:
         again = replace(row, status="working", requests={}, message=None, attempts=row.attempts + 1, updated=now)
         task = self._task(again, call, tool, values, context)
         task.begun, task.escalated, call.task = True, True, task
-        self.running[task.id] = task
         await task.save()
+        self.running[task.id] = task
         await self._collector.start(task.run)
         return True
 
