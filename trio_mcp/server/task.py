@@ -68,6 +68,7 @@ class ServerTask:
     __slots__ = (
         "_asked",
         "_call",
+        "_end",
         "_lock",
         "_started",
         "_tasks",
@@ -99,6 +100,7 @@ class ServerTask:
         self._call = call
         self._work = work
         self._timeout = timeout
+        self._end: Task | None = None
         self._lock = trio.Lock()
         self._asked: dict[str, _Asked] = {}
         self._used: set[str] = set(row.recorded.get("keys", ()))
@@ -183,28 +185,24 @@ class ServerTask:
         return replace(row, status="completed", message=None, result=loads_own(outcome))
 
     async def _settle(self, row: Task) -> None:
-        """Store the end. While the store fails this stays here, and the task can be found here."""
-        self.row = row
-        self._tasks.publish(self.id)
+        """Store the end, and tell it then. While the store fails this stays here, and the end can be found here."""
+        self._end = row
         while not self.stored and not self.abandoned:
             try:
                 await self.save()
             except TaskStoreError as exc:
                 logger.error("%s; trying again", exc)
+                self._tell(row)
                 await trio.sleep(self._tasks.limits.task_retry)
                 if self._tasks.clock() > row.expires:
                     return
 
     async def _interrupted(self) -> None:
-        if not self.row.final:
-            if self.row.restartable:
-                # The next process finds it unfinished and begins it again.
-                return
+        # One that can be run again stays as it is: the next process finds it unfinished and begins it again.
+        if self._end is None and not self.row.restartable:
             error = InternalError(INTERRUPTED)
-            now = self._tasks.clock()
             row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-            self.row = replace(row, updated=now)
-            self._tasks.publish(self.id)
+            self._end = replace(row, updated=self._tasks.clock())
         try:
             await self.save()
         except TaskStoreError as exc:
@@ -217,9 +215,17 @@ class ServerTask:
             TaskStoreError: it fails.
         """
         async with self._lock:
-            row = self.row
+            row = self._end or self.row
             await self._tasks.store.save(row)
-            self.stored = row.final
+            if row.final:
+                self.stored = True
+                self._tell(row)
+
+    def _tell(self, end: Task) -> None:
+        """Let the end be seen: what a client was told must not be another after a crash."""
+        if self.row is not end:
+            self.row = end
+            self._tasks.publish(self.id)
 
     # -- while it works
 

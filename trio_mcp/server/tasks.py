@@ -68,6 +68,8 @@ class Tasks:
         self._discarded: dict[str, None] = {}
         self._work = trio.lowlevel.ParkingLot()
         self._used = trio.Event()
+        self._adopting = trio.Lock()
+        self._adopted: list[Task] = []
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
         self._heard: Counter[str] = Counter()
         self._told: dict[str, Task] = {}
@@ -246,15 +248,16 @@ class Tasks:
 
     async def _write(self) -> None:
         """Bring the store up to date; what it refuses is tried again."""
-        changed, discarded = list(self._changed), list(self._discarded)
+        changed = list(self._changed)
         try:
             for task in changed:
                 # Before it is stored: what changes meanwhile is for the next time.
                 self._changed.pop(task, None)
                 if not task.over and not task.abandoned:
                     await task.save()
-            for task_id in discarded:
+            for task_id in [*self._discarded]:
                 await self.store.delete(task_id)
+                # Not before: nobody else would ever delete it.
                 del self._discarded[task_id]
         except TaskStoreError as exc:
             logger.error("%s", exc)
@@ -275,13 +278,17 @@ class Tasks:
             await self._used.wait()
             try:
                 await self.store.wait_change()
-                for signal in await self.store.receive(self.owner):
-                    self._signalled(signal)
+                async with self._adopting:
+                    await self._receive()
                 for task_id in [*self._heard]:
                     await self._compare(task_id)
             except TaskStoreError as exc:
                 logger.error("%s", exc)
                 await trio.sleep(self.limits.task_retry)
+
+    async def _receive(self) -> None:
+        for signal in await self.store.receive(self.owner):
+            self._signalled(signal)
 
     def _signalled(self, signal: Signal) -> None:
         task = self.running.get(signal.task_id)
@@ -304,11 +311,22 @@ class Tasks:
     # -- after the end of a process
 
     async def _adopt(self) -> None:
-        for row in await self.store.adopt(self.owner):
-            if not await self._begin_again(row):
-                error = InternalError(INTERRUPTED)
-                ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-                await self.store.save(replace(ended, updated=self.clock()))
+        # What was left for these tasks is taken once they run: before, nobody would be there for it.
+        async with self._adopting:
+            self._adopted += await self.store.adopt(self.owner)
+            some = bool(self._adopted)
+            while self._adopted:
+                # When the store fails it is here still, and nobody else would look after it.
+                row = self._adopted[0]
+                if not await self._begin_again(row):
+                    error = InternalError(INTERRUPTED)
+                    ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
+                    await self.store.save(replace(ended, updated=self.clock()))
+                del self._adopted[0]
+                # The store tells of what others have written, and this was not.
+                self.publish(row.id)
+            if some:
+                await self._receive()
 
     async def _begin_again(self, row: Task) -> bool:
         """Run a task again whose process has ended; False when that cannot be."""
@@ -332,8 +350,8 @@ class Tasks:
         again = replace(row, status="working", requests={}, message=None, attempts=row.attempts + 1, updated=now)
         task = self._task(again, call, tool, values, context)
         task.begun, task.escalated, call.task = True, True, task
-        self.running[task.id] = task
         await task.save()
+        self.running[task.id] = task
         await self._collector.start(task.run)
         return True
 
