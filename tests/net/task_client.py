@@ -172,15 +172,24 @@ class Process:
         return status
 
 
-@asynccontextmanager
-async def server_process(
-    path: Path, *, limits: dict[str, Any] | None = None, env: dict[str, str] | None = None
-) -> AsyncIterator[Process]:
-    """A process that serves the tools of `task_tools.py` over a file, and a client of it."""
+def serving(path: Path, *, limits: dict[str, Any] | None = None, env: dict[str, str] | None = None) -> Running:
+    """A process that begins to serve the tools of `task_tools.py` over a file."""
     bounds = {"running": 512, "waiting": 512, "tasks_active": 1_000, **(limits or {})}
-    with Running("task_tools.py", str(path), "127.0.0.1:0", json.dumps(bounds), env=env) as running:
-        line = await trio.to_thread.run_sync(running.line)
-        assert line is not None, running.errors()
+    return Running("task_tools.py", str(path), "127.0.0.1:0", json.dumps(bounds), env=env)
+
+
+async def url_of(running: Running) -> str:
+    """Where a process serves, once it does."""
+    line = await trio.to_thread.run_sync(running.line)
+    assert line is not None, running.errors()
+    return line.decode()
+
+
+@asynccontextmanager
+async def server_process(path: Path, **options: Any) -> AsyncIterator[Process]:
+    """A process over a file that serves, and a client of it; options as for `serving`."""
+    with serving(path, **options) as running:
+        url = await url_of(running)
         pool = httpx2.Limits(max_connections=512, max_keepalive_connections=512)
         async with httpx2.AsyncClient(limits=pool, timeout=20) as http:
-            yield Process(running, line.decode(), TaskClient(http, line.decode()))
+            yield Process(running, url, TaskClient(http, url))

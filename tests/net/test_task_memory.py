@@ -59,6 +59,7 @@ class Life:
         self.virtual = isinstance(engine.tasks.store, MemoryTaskStore)
         self.ahead = 0.0
         self.count = 0
+        self.escalated = 0
         engine.tasks.clock = lambda: 1e9 + trio.current_time() + self.ahead
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
@@ -80,7 +81,9 @@ class Life:
         """A call that becomes a task, to its end."""
         tool, arguments = ("ask", {}) if kind == 1 else ("work", {"seconds": self.seconds})
         handle = await self.ask("tools/call", name=tool, arguments=arguments)
-        assert handle["resultType"] == "task"
+        if handle["resultType"] == "complete":
+            return  # the disk was slower than the tool
+        self.escalated += 1
         task_id = handle["taskId"]
         if kind == 1:
             asked = await self.until(task_id, "input_required")
@@ -104,10 +107,10 @@ class Life:
         for id in range(first, first + count):
             await self.peer.send(declared(id, "tools/call", name="work", arguments={"seconds": 1.0}))
         handles = [(await self.peer.receive())["result"] for _ in range(count)]
-        assert {handle["resultType"] for handle in handles} == {"task"}
-        assert len({handle["taskId"] for handle in handles}) == count
-        for handle in handles:
-            await self.until(handle["taskId"], "completed")
+        ids = {handle["taskId"] for handle in handles if handle["resultType"] == "task"}
+        self.escalated += len(ids)
+        for task_id in ids:
+            await self.until(task_id, "completed")
 
     async def forget(self) -> None:
         """Let the time of every task pass; in virtual time that of each deadline, for trio keeps some that are over."""
@@ -159,10 +162,12 @@ async def growth(lived: Life, count: int, at_once: int, kinds: list[int]) -> tup
     # Whatever is made once is made now, and the interpreter's own lists of free objects fill.
     for _ in range(3):
         first = await escalate(8, at_once)
-    bytes_, blocks = traced(), sys.getallocatedblocks()
+    bytes_, blocks, escalated = traced(), sys.getallocatedblocks(), lived.escalated
     assert await escalate(count, 1) == first
     assert await escalate(0, at_once) == first
     grown = traced() - bytes_, sys.getallocatedblocks() - blocks
+    escalated = lived.escalated - escalated
+    assert escalated == count + 1 + at_once if lived.virtual else escalated > (count + at_once) / 2
     print(f"{count} one after another, {at_once} at once: {grown[0]} bytes, {grown[1]} blocks more; {first}")
     return grown
 
@@ -193,7 +198,7 @@ async def test_tasks_of_every_kind_in_memory_leave_nothing(autojump_clock: MockC
 @pytest.mark.timeout(120)
 async def test_tasks_in_a_file_leave_nothing(tmp_path: Path) -> None:
     store = SQLiteTaskStore(tmp_path / "tasks.db")
-    async with life(store, 0.04, request_timeout=math.inf, task_sweep=0.1) as lived:
-        _, blocks = await growth(lived, 200, 100, [0, 1, 2, 3])
+    async with life(store, 0.1, request_timeout=math.inf, task_sweep=0.1) as lived:
+        _, blocks = await growth(lived, 120, 100, [0, 1, 2, 3])
         # A deadline for each task, and nothing else.
         assert blocks < 2_000

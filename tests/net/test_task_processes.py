@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import trio
 
 from .helpers import SERVERS, Running
 from .servers.task_tools import expected
-from .task_client import FINAL, INTERRUPTED, Process, declared, server_process, text_of
+from .task_client import FINAL, INTERRUPTED, Process, TaskClient, declared, server_process, serving, text_of, url_of
 
 QUICK_SWEEP = {"task_sweep": 0.3}
 
@@ -52,6 +53,18 @@ def failed(state: dict[str, Any]) -> bool:
 
 
 # -- any of them
+
+
+async def test_processes_that_begin_at_once_share_a_new_file(tmp_path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        several = [stack.enter_context(serving(tmp_path / "tasks.db")) for _ in range(4)]
+        urls = [await url_of(running) for running in several]
+        http = await stack.enter_async_context(httpx2.AsyncClient())
+        clients = [TaskClient(http, url) for url in urls]
+        ids = [await client.start("quick", number=number, seconds=0.1) for number, client in enumerate(clients)]
+        for number, task_id in enumerate(ids):
+            for client in clients:
+                assert text_of((await client.end(task_id))["result"]) == expected("quick", number)
 
 
 async def test_every_process_tells_the_same_of_a_task(tmp_path: Path) -> None:
