@@ -86,7 +86,8 @@ class Limits:
     task_retry: float = 1.0
     """Between two attempts to store the end of a task while the store fails."""
     task_attempts: int = 3
-    """How often a restartable task is begun, so that one that brings its process down does not do so for ever."""
+    """How often a restartable task is begun, so that one that brings its process down does not do so for ever. A server that
+    is ended in order does not count."""
 
     # -- writing
     write_buffer: int = 1_048_576

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .errors import MCPError
+from .limits import Limits
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
 from .server.lifespan import LifespanT
@@ -247,7 +248,7 @@ def run_http(
 
 def _run(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> int:
     try:
-        trio.run(_until_signal, server.name, server.limits.drain_timeout, serve)
+        trio.run(_until_signal, server.name, server.limits, serve)
     except (MCPError, ValueError) as exc:
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
@@ -286,8 +287,9 @@ class _Watchdog:
         os._exit(1)
 
 
-async def _until_signal(name: str, drain: float, serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    watchdog = _Watchdog(name, 3 * drain + 1.0)
+async def _until_signal(name: str, limits: Limits, serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    # Requests, then tasks; then the ends of tasks are stored.
+    watchdog = _Watchdog(name, 3 * limits.drain_timeout + limits.task_settle + 1.0)
     with unwrapped():
         async with trio.open_nursery() as nursery:
 

@@ -244,9 +244,9 @@ async def test_a_task_that_may_be_run_again_finds_what_it_had(autojump_clock: An
     async with open_client(server, on_elicit=lambda params: None) as client:
         task = client.task(task.id)
         state = await until(client, task, "input_required")
-        # The answer and the picked number are there again; the open question has a new key.
-        assert list(state.requests) == ["elicit-2~2"]
-        await task.answer({"elicit-2": accept(x=5), "elicit-2~2": accept(x=2)})
+        # The answer and the picked number are there again, and the open question is the same.
+        assert list(state.requests) == ["elicit-2"]
+        await task.answer({"elicit-1": accept(x=9), "elicit-2": accept(x=2)})
         await until(client, task, "completed")
         assert (await task.result()).text == "w 7 1 2"
     assert runs == ["began", "picked", "began"]
@@ -277,11 +277,47 @@ async def test_one_is_not_begun_for_ever(autojump_clock: Any) -> None:
         assert task.id is not None
         await trio.sleep(0.1)
     for _ in range(4):
+        # Ends in order do not count.
         async with open_client(server) as client:
             await trio.sleep(0.1)
-    async with open_client(server) as client:
-        assert (await client.task(task.id).refresh()).status == "failed"
-    assert len(runs) == 3
+            assert (await client.task(task.id).refresh()).status == "working"
+    assert len(runs) == 5
+    for attempts, status in ((1, "working"), (2, "failed")):
+        async with server.task_store.open("dead"):
+            row = await server.task_store.get(task.id)
+            assert row is not None
+            await server.task_store.delete(task.id)
+            # What a process leaves that was killed in its second, and in its third attempt.
+            await server.task_store.create(replace(row, owner="dead", attempts=attempts + 1))
+        async with open_client(server) as client:
+            await trio.sleep(0.1)
+            assert (await client.task(task.id).refresh()).status == status
+
+
+async def test_an_answer_to_a_run_that_ended_is_found_by_the_next(autojump_clock: Any) -> None:
+    store = MemoryTaskStore()
+    server = Server("s", tasks=store, task_inline_ms=0)
+    pauses = iter([0, 5])
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> str:
+        await trio.sleep(next(pauses))
+        answers = await ctx.ask({name: form_question(f"{name}?", {"x": int}) for name in ("a", "b")})
+        return f"{answers['a'].value['x']} {answers['b'].value['x']}"
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        assert task.id is not None
+        await until(client, task, "input_required")
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = client.task(task.id)
+        assert (await task.refresh()).status == "working"
+        await task.answer({"a": accept(x=1)})
+        state = await until(client, task, "input_required")
+        assert list(state.requests) == ["b"]
+        await task.answer({"b": accept(x=2)})
+        await until(client, task, "completed")
+        assert (await task.result()).text == "1 2"
 
 
 async def test_a_tool_that_has_gone_or_changed_fails_its_tasks(autojump_clock: Any) -> None:

@@ -52,8 +52,8 @@ class Successor(Protocol):
     def note(self, message: str) -> None:
         """Take progress or a log line, as text. Does not wait."""
 
-    def record(self, payload: Mapping[str, Any]) -> None:
-        """Take what a run after this one wants to find: answers, and values of `once`."""
+    def record(self) -> None:
+        """There is more that a run after this one wants to find: answers, and values of `once`."""
 
     async def ask(self, questions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Ask the client, and wait for answers that fit."""

@@ -204,7 +204,7 @@ class Rounds:
             # The request is over, and a task can wait.
             self._answers.update(await self._call.task.ask(missing))
             self._asked.update(missing)
-            self._call.task.record(self.payload())
+            self._call.task.record()
         elif missing:
             self._pending = missing
             raise AskAgain(self)
@@ -244,7 +244,11 @@ class Rounds:
             raise ValueError(f"ctx.once({key!r}): the value is kept as JSON: {bad}")
         self._once[key] = value
         if self._call.task is not None:
-            self._call.task.record(self.payload())
+            self._call.task.record()
+
+    def answered(self, key: str, answer: dict[str, Any]) -> None:
+        """Take the answer to a question that may come."""
+        self._answers[key] = answer
 
     def payload(self) -> dict[str, Any]:
         """What another run finds again: answers, and values of `once`."""

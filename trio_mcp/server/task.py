@@ -15,7 +15,7 @@ import trio
 
 from ..errors import InternalError, ProtocolError
 from ..protocol.jsontext import loads_own
-from ..protocol.tasks import Task
+from ..protocol.tasks import Status, Task
 from ..scopes.call import Call
 from ..tasks.store import TaskStoreError
 from .context import Context
@@ -66,9 +66,12 @@ class ServerTask:
     """
 
     __slots__ = (
+        "_answered",
         "_asked",
         "_call",
         "_end",
+        "_lapsed",
+        "_left",
         "_lock",
         "_started",
         "_tasks",
@@ -104,6 +107,12 @@ class ServerTask:
         self._lock = trio.Lock()
         self._asked: dict[str, _Asked] = {}
         self._used: set[str] = set(row.recorded.get("keys", ()))
+        # Answers by the name of the question; the handler may not have seen them yet.
+        self._answered: dict[str, Any] = {}
+        # What an earlier run had asked and was not answered: the name and the question, by key.
+        self._left: dict[str, tuple[str, Any]] = {}
+        # Whether questions were given up by the handler.
+        self._lapsed = False
         self._started: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
         self.context: Context[Any] = context
         self.row: Task = row
@@ -198,8 +207,10 @@ class ServerTask:
                     return
 
     async def _interrupted(self) -> None:
-        # One that can be run again stays as it is: the next process finds it unfinished and begins it again.
-        if self._end is None and not self.row.restartable:
+        if self._end is None and self.row.restartable:
+            # The next process finds it unfinished and begins it again. It was not the fault of the task.
+            self.row = replace(self.row, attempts=self.row.attempts - 1)
+        elif self._end is None:
             error = InternalError(INTERRUPTED)
             row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
             self._end = replace(row, updated=self._tasks.clock())
@@ -215,7 +226,7 @@ class ServerTask:
             TaskStoreError: it fails.
         """
         async with self._lock:
-            row = self._end or self.row
+            row = self._end or self.current()
             await self._tasks.store.save(row)
             if row.final:
                 self.stored = True
@@ -239,11 +250,28 @@ class ServerTask:
         if not self.row.final:
             self._change(message=message)
 
-    def record(self, payload: Mapping[str, Any]) -> None:
+    def record(self) -> None:
         """Keep answers and values of `once`, for a run after this one."""
         if self.row.restartable:
-            self.row = replace(self.row, recorded={**payload, "keys": sorted(self._used)})
+            self.row = replace(self.row, recorded=self.recorded())
             self._tasks.touch(self)
+
+    def recorded(self) -> dict[str, Any]:
+        """What a run after this one finds; nothing where there will be none."""
+        if not self.row.restartable:
+            return {}
+        payload = self.context.rounds.payload()
+        return {
+            **payload,
+            "answers": {**payload.get("answers", {}), **self._answered},
+            "keys": sorted(self._used),
+            "open": {key: asked.name for key, asked in self._asked.items()},
+        }
+
+    def resume(self, before: Task) -> None:
+        """Go on where an earlier run was: what it had asked is still the same question."""
+        names = before.recorded.get("open", {})
+        self._left = {key: (names[key], wire) for key, wire in before.requests.items() if key in names}
 
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
         """Ask, and wait for all of the answers.
@@ -263,12 +291,20 @@ class ServerTask:
             left = [key for key, one in self._asked.items() if id(one) in mine]
             for key in left:
                 del self._asked[key]
-            if left and not self.row.final:
-                self._standing()
+            if left:
+                # Seen when the work goes on. When it ends with this, the next run finds the questions still open.
+                self._lapsed = True
+                self._tasks.touch(self)
         return {one.name: one.answer for one in asked}
 
     def _open(self, asked: _Asked) -> None:
-        """A key for a question that was never used in this task (section Task Update Requests)."""
+        """A key that was never used in this task for another question (section Task Update Requests)."""
+        wire = asked.question.to_wire()
+        for key, question in self._left.items():
+            if question == (asked.name, wire):
+                del self._left[key]
+                self._asked[key] = asked
+                return
         key, count = asked.name, 1
         while key in self._used:
             count += 1
@@ -279,25 +315,34 @@ class ServerTask:
     def answer(self, responses: Mapping[str, Any]) -> None:
         """Take answers. Those to other keys are ignored; one that does not fit is asked for again, under a new key."""
         known = False
-        answers: dict[str, Any] = {}
         for key, response in responses.items():
             asked = self._asked.pop(key, None)
             if asked is None:
+                if key in self._left:
+                    # To an earlier run, and this one has not come so far yet.
+                    name, _ = self._left.pop(key)
+                    self._answered[name] = response
+                    self.context.rounds.answered(name, response)
+                    self.record()
                 continue
             known = True
             if asked.question.accepts(response):
-                asked.answer = answers[asked.name] = response
+                # Before the handler has seen it: what was acknowledged is not lost.
+                asked.answer = self._answered[asked.name] = response
                 asked.answered.set()
             else:
                 self._open(asked)
-        if answers and self.row.restartable:
-            # Before the handler has seen it: what was acknowledged is not lost.
-            recorded = self.row.recorded
-            self.row = replace(self.row, recorded={**recorded, "answers": {**recorded.get("answers", {}), **answers}})
         if known:
             self._standing()
 
+    def current(self) -> Task:
+        """Its state now."""
+        if self._lapsed and not self.over:
+            self._standing()
+        return self.row
+
     def _standing(self) -> None:
+        self._lapsed = False
         requests = {key: asked.question.to_wire() for key, asked in self._asked.items()}
-        recorded = {**self.row.recorded, "keys": sorted(self._used)} if self.row.restartable else self.row.recorded
-        self._change(status="input_required" if requests else "working", requests=requests, recorded=recorded)
+        status: Status = "input_required" if requests else "working"
+        self._change(status=status, requests=requests, recorded=self.recorded())

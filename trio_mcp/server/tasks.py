@@ -191,8 +191,7 @@ class Tasks:
 
     async def _create(self, task: ServerTask) -> None:
         now = self.clock()
-        recorded = task.context.rounds.payload() if task.row.restartable else {}
-        task.row = replace(task.row, created=now, updated=now, recorded=recorded)
+        task.row = replace(task.row, created=now, updated=now, recorded=task.recorded())
         task.begun = True
         self._used.set()
         await self.store.create(task.row)
@@ -314,19 +313,26 @@ class Tasks:
         # What was left for these tasks is taken once they run: before, nobody would be there for it.
         async with self._adopting:
             self._adopted += await self.store.adopt(self.owner)
-            some = bool(self._adopted)
-            while self._adopted:
-                # When the store fails it is here still, and nobody else would look after it.
-                row = self._adopted[0]
-                if not await self._begin_again(row):
-                    error = InternalError(INTERRUPTED)
-                    ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-                    await self.store.save(replace(ended, updated=self.clock()))
-                del self._adopted[0]
-                # The store tells of what others have written, and this was not.
-                self.publish(row.id)
-            if some:
+            if self._adopted:
+                # At once: a store may write many with one flush.
+                async with trio.open_nursery() as nursery:
+                    for row in self._adopted:
+                        nursery.start_soon(self._take_over, row)
                 await self._receive()
+
+    async def _take_over(self, row: Task) -> None:
+        try:
+            if not await self._begin_again(row):
+                error = InternalError(INTERRUPTED)
+                ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
+                await self.store.save(replace(ended, updated=self.clock()))
+        except TaskStoreError as exc:
+            # It stays in the list, for nobody else would look after it.
+            logger.error("%s", exc)
+            return
+        self._adopted.remove(row)
+        # The store tells of what others have written, and this was not.
+        self.publish(row.id)
 
     async def _begin_again(self, row: Task) -> bool:
         """Run a task again whose process has ended; False when that cannot be."""
@@ -350,6 +356,7 @@ class Tasks:
         again = replace(row, status="working", requests={}, message=None, attempts=row.attempts + 1, updated=now)
         task = self._task(again, call, tool, values, context)
         task.begun, task.escalated, call.task = True, True, task
+        task.resume(row)
         await task.save()
         self.running[task.id] = task
         await self._collector.start(task.run)
@@ -364,7 +371,7 @@ class Tasks:
             InvalidParams: there is none, or it is somebody else's: that looks the same.
         """
         task = self.running.get(task_id)
-        row = task.row if task is not None else await self.store.get(task_id)
+        row = task.current() if task is not None else await self.store.get(task_id)
         if task is not None:
             await trio.lowlevel.checkpoint()
         if row is None or row.principal != principal or (task is None and row.expires <= self.clock()):
@@ -407,12 +414,13 @@ async def update_task(engine: Engine, call: Call) -> dict[str, Any]:
 
 
 async def cancel_task(engine: Engine, call: Call) -> dict[str, Any]:
-    """`tasks/cancel`: acknowledged at once; a task that has ended stays as it is."""
+    """`tasks/cancel`: acknowledged before the work has ended; a task that has ended stays as it is."""
     tasks = engine.tasks
     row = await tasks.find(call.params["taskId"], call.principal)
     task = tasks.running.get(row.id)
+    if not row.final and (task is None or row.restartable):
+        # Also where the work is here: a process that ends now must not begin it again.
+        await tasks.store.send(Signal(row.id, "cancel"))
     if task is not None:
         task.cancel()
-    elif not row.final:
-        await tasks.store.send(Signal(row.id, "cancel"))
     return {}
