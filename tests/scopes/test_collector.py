@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 import pytest
 import trio
@@ -175,6 +175,14 @@ async def test_a_scope_that_is_cancelled_already_lets_nothing_begin(autojump_clo
         async with collector(diary.around(enter=1)):
             diary.note("block")
     assert diary.entries == [(0, "enter cancelled")]
+
+
+async def test_nothing_begins_either_when_entering_does_not_notice_the_cancellation(autojump_clock: MockClock) -> None:
+    with trio.CancelScope() as outside:
+        outside.cancel()
+        async with collector(nullcontext()):
+            raise AssertionError("begun")
+    assert outside.cancelled_caught
 
 
 # -- the bound of what follows

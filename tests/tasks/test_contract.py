@@ -27,7 +27,7 @@ class TestSQLiteTaskStore(SharedTaskStoreContract):
 
 
 SUITE = """
-from trio_mcp import MemoryTaskStore, Task
+from trio_mcp import MemoryTaskStore
 from trio_mcp.testing import TaskStoreContract
 
 
@@ -40,10 +40,6 @@ class Forgetful(MemoryTaskStore):
     async def delete(self, task_id: str) -> None:
         pass
 
-    async def get(self, task_id: str) -> Task | None:
-        task = await super().get(task_id)
-        return None if task is None or task.restartable else task
-
 
 class TestForgetful(TaskStoreContract):
     def make_store(self):
@@ -55,22 +51,20 @@ def test_a_suite_of_a_user_needs_no_settings_and_shows_what_is_wrong(tmp_path: P
     (tmp_path / "test_store.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-k", "field or deleting", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-k", "deleting", str(tmp_path)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=50,
     )
     outcomes = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("PASSED", "FAILED"))]
-    field, deleting = "test_every_field_comes_back_as_it_was", "test_deleting_forgets_one_task_and_may_be_repeated"
+    deleting = "test_deleting_forgets_one_task_and_may_be_repeated"
     assert sorted(outcomes) == [
         f"FAILED test_store.py::TestForgetful::{deleting}",
-        f"FAILED test_store.py::TestForgetful::{field}",
         f"PASSED test_store.py::TestGood::{deleting}",
-        f"PASSED test_store.py::TestGood::{field}",
     ]
     # The values, not only the line.
-    assert "where Task(" in done.stdout or "assert Task(" in done.stdout
+    assert "assert Task(" in done.stdout
 
 
 def test_the_peers_for_tests_need_neither_pytest_nor_hypothesis() -> None:

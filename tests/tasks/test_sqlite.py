@@ -147,6 +147,22 @@ async def test_files_of_owners_that_are_gone_are_removed_and_others_are_not(path
     ]
 
 
+async def test_looking_for_an_owner_makes_no_file_and_disturbs_nobody_who_looks_as_well(path: Path) -> None:
+    one, other = SQLiteTaskStore(path), SQLiteTaskStore(path)
+    async with one.open("one"), other.open("other"):
+        assert not one._is_alive("nobody")
+        assert one._is_alive("other")
+        assert owner_files(path) == ["one", "other"]
+        await one.create(task := make_task("dead"))
+        file = path.parent / "tasks.db-owner-dead"
+        put(file)
+        with closing(sqlite3.connect(file, isolation_level=None)) as looking:
+            looking.execute("BEGIN")
+            looking.execute("SELECT 1 FROM sqlite_master").fetchall()
+            assert await one.adopt("one") == [replace(task, owner="one")]
+        assert owner_files(path) == ["one", "other"]
+
+
 # -- formats
 
 
@@ -324,18 +340,23 @@ async def test_a_full_disk_fails_what_needs_room_and_not_the_store(path: Path) -
 async def test_a_row_that_cannot_be_read_fails_one_call_and_not_the_store(path: Path) -> None:
     store = SQLiteTaskStore(path)
     async with store.open("dead"):
+        await store.create(make_task("dead before"))
+        await store.create(make_task("dead 2"))
         await store.create(broken := make_task("dead"))
         await store.send(Signal(broken.id, "answer", {"x": 1}))
     async with store.open("me"):
-        writer(store).execute("UPDATE tasks SET row = x'00'")
+        writer(store).execute("UPDATE tasks SET row = x'00' WHERE owner = 'dead'")
         for _ in range(2):
             with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
                 await store.adopt("me")
+            # What the call had done before it failed is taken back.
+            assert query(path, "SELECT COUNT(*) FROM tasks WHERE owner LIKE 'dead%'") == 3
             await store.create(task := make_task("me"))
             assert await store.get(task.id) == task
         with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
             await store.get(broken.id)
         await store.delete(broken.id)
+        assert len(await store.adopt("me")) == 2
         await assert_usable(store, "me")
 
 

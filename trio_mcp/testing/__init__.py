@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .wire import RawPeer, modern_meta, open_raw, request
@@ -22,7 +23,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # So that a test that fails shows the values that it compared.
     modules = [f"{__name__}.{module}" for module in ("task_rows", "task_store", "shared_task_store")]
-    importlib.import_module("pytest").register_assert_rewrite(*modules)
+    new = [module for module in modules if module not in sys.modules]
+    importlib.import_module("pytest").register_assert_rewrite(*new)
     value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value
     return value
