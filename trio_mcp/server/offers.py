@@ -28,7 +28,7 @@ class Offers:
 
     def __init__(self, limits: Limits, task_store: TaskStore | None) -> None:
         self.limits: Limits = limits
-        self.task_store: TaskStore = task_store or MemoryTaskStore()
+        self.task_store: TaskStore = MemoryTaskStore() if task_store is None else task_store
         # A store that was brought may hold tasks from before.
         self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
