@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .errors import MCPError
-from .limits import Limits
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
 from .server.lifespan import LifespanT
@@ -248,7 +247,7 @@ def run_http(
 
 def _run(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> int:
     try:
-        trio.run(_until_signal, server.name, server.limits, serve)
+        trio.run(_until_signal, server, serve)
     except (MCPError, ValueError) as exc:
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
@@ -266,30 +265,43 @@ class _Watchdog:
     Its thread is the only thing that still runs then. A process that ends in time takes the thread with it.
     """
 
-    def __init__(self, name: str, patience: float) -> None:
-        self._name = name
-        self._patience = patience
+    def __init__(self, server: ServerBase[Any]) -> None:
+        self._server = server
+        limits = server.limits
+        # Requests have the time of the drain; tasks have it again, and then their ends are stored.
+        self._patience = 2 * limits.drain_timeout + 1.0
+        self._more = limits.drain_timeout + limits.task_settle
         self._thread: threading.Timer | None = None
 
     def start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Timer(self._patience, self._give_up)
-            self._thread.daemon = True
-            self._thread.start()
+            self._wait(self._patience, self._look)
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._thread = threading.Timer(seconds, then)
+        self._thread.daemon = True
+        self._thread.start()
 
     def stop(self) -> None:
         if self._thread is not None:
             self._thread.cancel()
 
+    def _look(self) -> None:
+        if self._server.has_tasks():
+            self._patience += self._more
+            self._wait(self._more, self._give_up)
+        else:
+            self._give_up()
+
     def _give_up(self) -> None:
-        text = f"{self._name}: a handler did not end within {self._patience:g} s (shielded, or blocking); ending without it\n"
+        what = f"a handler did not end within {self._patience:g} s (shielded, or blocking); ending without it"
+        text = f"{self._server.name}: {what}\n"
         os.write(2, text.encode())
         os._exit(1)
 
 
-async def _until_signal(name: str, limits: Limits, serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    # Requests, then tasks; then the ends of tasks are stored.
-    watchdog = _Watchdog(name, 3 * limits.drain_timeout + limits.task_settle + 1.0)
+async def _until_signal(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    watchdog = _Watchdog(server)
     with unwrapped():
         async with trio.open_nursery() as nursery:
 

@@ -22,7 +22,7 @@ def check(status: str, **more: Any) -> dict[str, Any]:
     [
         ([], Outcome(False, 0, ())),
         ([check("SUCCESS"), check("SKIPPED"), check("INFO")], Outcome(True, 1, ())),
-        ([check("SKIPPED")], Outcome(False, 0, ())),
+        ([check("SKIPPED", errorMessage="why")], Outcome(False, 0, ("skipped a: why",))),
         ([check("SUCCESS"), check("FAILURE", errorMessage="why")], Outcome(False, 1, ("failure a: why",))),
         ([check("SUCCESS"), check("WARNING")], Outcome(False, 1, ("warning a: what",))),
     ],

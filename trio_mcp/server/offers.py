@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..limits import Limits
 from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
 from ..protocol.tasks import TASKS
@@ -24,6 +26,7 @@ class Offers:
         task_store: Where tasks are kept. May be replaced while the server is not open.
         extensions: The extensions that are spoken.
         notices: Those who listen for changes.
+        has_tasks: Whether work goes on that has outlived its request; may be called from any thread.
     """
 
     def __init__(self, limits: Limits, task_store: TaskStore | None) -> None:
@@ -32,6 +35,7 @@ class Offers:
         # A store that was brought may hold tasks from before.
         self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
+        self.has_tasks: Callable[[], bool] = bool
         self.notices: Notices = Notices(limits.listeners, retry_after=limits.retry_after)
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}

@@ -79,6 +79,7 @@ class Tasks:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Hold the store open, with everything that looks after it."""
+        self._engine.server.has_tasks = lambda: bool(self.running)
         async with self.store.open(self.owner):
             with unwrapped():
                 async with trio.open_nursery() as nursery:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import h2.errors
 import h2.events
+import h2.exceptions
+import hypercorn.events as connection_events
 import hypercorn.protocol as hypercorn_protocol
 import hypercorn.protocol.events as hypercorn_events
 import hypercorn.protocol.h2 as hypercorn_h2
@@ -57,27 +59,46 @@ class _Protocol(hypercorn_h2.H2Protocol):
     """Hypercorn's HTTP/2 without the inputs that it does not survive."""
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
-        kept: list[h2.events.Event] = []
-        for event in events:
-            if isinstance(event, h2.events.PriorityUpdated):
-                continue  # deprecated (RFC 9113, section 5.3.2), and a tree that a client can fill
-            if isinstance(event, h2.events.RequestReceived) and not _sound(event.headers):
-                self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
-                continue
-            kept.append(event)
         at = 0
-        for index, event in enumerate(kept):
-            # Whether a stream is still there is known when what was before it has been handled.
-            if isinstance(event, h2.events.DataReceived):
-                await super()._handle_events(kept[at:index])
-                at = index
-                if event.stream_id not in self.streams:
-                    # On its way when the answer was complete; it counts for the window of the connection.
-                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                    at = index + 1
-        await super()._handle_events(kept[at:])
+        for index, event in enumerate(events):
+            # What holds for an event is known when those before it have been handled, which takes a while.
+            if isinstance(event, h2.events.RequestReceived | h2.events.DataReceived | h2.events.PriorityUpdated):
+                await super()._handle_events(events[at:index])
+                at = index if self._takes(event) else index + 1
+        await super()._handle_events(events[at:])
+
+    def _takes(self, event: h2.events.Event) -> bool:
+        """Whether Hypercorn can have an event; otherwise it is dealt with."""
+        if isinstance(event, h2.events.RequestReceived):
+            if not _sound(event.headers):
+                return self._refuse(event.stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            if self.context.terminated.is_set():
+                # Hypercorn does the same, and does not survive a stream that its client has reset meanwhile.
+                return self._refuse(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+        elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+            # On its way when the answer was complete; it counts for the window of the connection.
+            self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            return False
+        # Priorities are deprecated (RFC 9113, section 5.3.2), and a tree that a client can fill.
+        return not isinstance(event, h2.events.PriorityUpdated)
+
+    def _refuse(self, stream_id: int, code: h2.errors.ErrorCodes) -> bool:
+        try:
+            self.connection.reset_stream(stream_id, code)
+        except h2.exceptions.StreamClosedError:
+            pass  # its client was quicker
+        return False
+
+    async def handle(self, event: connection_events.Event) -> None:
+        await super().handle(event)
+        if isinstance(event, connection_events.Closed):
+            # Nobody empties these any more, and an answer may wait for it.
+            for buffer in list(self.stream_buffers.values()):
+                await buffer.close()
 
     async def stream_send(self, event: hypercorn_events.Event) -> None:
+        if self.closed and not isinstance(event, hypercorn_events.StreamClosed):
+            return
         if isinstance(event, hypercorn_events.StreamClosed):
             # Closing the connection before the end of the last stream is written would cut its answer off.
             buffer = self.stream_buffers.get(event.stream_id)
