@@ -248,6 +248,9 @@ class Client:
                 try:
                     answer = await task.result(timeout=left, on_state=on_task)
                     ended = True
+                except RequestTimeout:
+                    told = f"tools/call: no result from {self.peer} within {timeout:g} s; the task that it became was cancelled"
+                    raise RequestTimeout(told) from None
                 except (ProtocolError, TaskCancelled):
                     ended = task.state is not None and task.state.final
                     raise
