@@ -105,7 +105,7 @@ def test_call_waits_for_a_task_as_for_any_result(kitchen: Kitchen) -> None:
 
 
 def test_detached_tasks_can_be_found_and_looked_at(kitchen: Kitchen) -> None:
-    status, out, err = kitchen.run("call", kitchen.url, "cook", "seconds=8", "--detach")
+    status, out, err = kitchen.run("call", kitchen.url, "cook", "seconds=6", "--detach")
     task = out.strip()
     assert status == 0
     assert re.fullmatch(r"[0-9a-f]{32}", task)
@@ -144,7 +144,7 @@ def test_ctrl_c_cancels_a_call_and_leaves_a_task(kitchen: Kitchen) -> None:
     assert (process.returncode, err) == (130, "trio-mcp: interrupted; the server was told to stop 'cook'\n")
     assert json.loads(kitchen.run("call", kitchen.url, "waste", "--json")[1])["structuredContent"] == ["cancelled"]
 
-    process = kitchen.popen("call", kitchen.url, "cook", "seconds=8", "--task")
+    process = kitchen.popen("call", kitchen.url, "cook", "seconds=6", "--task")
     time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=20)
@@ -162,7 +162,7 @@ def test_following_a_task_shows_its_states(kitchen: Kitchen) -> None:
 
 
 def test_a_call_outlives_the_server(kitchen: Kitchen) -> None:
-    process = kitchen.popen("call", kitchen.url, "cook", "seconds=8")
+    process = kitchen.popen("call", kitchen.url, "cook", "seconds=6")
     time.sleep(2)
     kitchen.stop(signal.SIGKILL)
     time.sleep(0.5)
@@ -171,7 +171,7 @@ def test_a_call_outlives_the_server(kitchen: Kitchen) -> None:
 
 
 def test_a_terminal_gets_a_table(kitchen: Kitchen) -> None:
-    task = kitchen.detach(8)
+    task = kitchen.detach(6)
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "trio_mcp", "tasks", kitchen.url, "watch"]
     process = subprocess.Popen(command, stdout=slave, stderr=slave, env={**kitchen.env, "COLUMNS": "120"})

@@ -18,7 +18,7 @@ from .helpers import Running
 from .servers.task_tools import expected
 from .task_client import FINAL, INTERRUPTED, Process, TaskClient, server_process, text_of
 
-ROUNDS = int(os.environ.get("TASK_KILL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("TASK_KILL_ROUNDS", "2"))
 """Each takes some seconds."""
 SEED = int(os.environ.get("TASK_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 TASKS = 220

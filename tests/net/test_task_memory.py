@@ -199,6 +199,6 @@ async def test_tasks_of_every_kind_in_memory_leave_nothing(autojump_clock: MockC
 async def test_tasks_in_a_file_leave_nothing(tmp_path: Path) -> None:
     store = SQLiteTaskStore(tmp_path / "tasks.db")
     async with life(store, 0.1, request_timeout=math.inf, task_sweep=0.1) as lived:
-        _, blocks = await growth(lived, 120, 100, [0, 1, 2, 3])
+        _, blocks = await growth(lived, 60, 50, [0, 1, 2, 3])
         # A deadline for each task, and nothing else.
         assert blocks < 2_000
