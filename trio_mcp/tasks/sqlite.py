@@ -36,6 +36,9 @@ _BATCH: Final = 256
 _BUSY: Final = 5.0
 """Seconds that a write waits for another process to finish its own."""
 
+_PATIENCE: Final = 2 * _BUSY
+"""Seconds that the end of the store waits for a thread of its own, which waits for other processes no longer than that."""
+
 _MIGRATIONS: Final[tuple[str, ...]] = (
     """
     CREATE TABLE tasks (
@@ -139,7 +142,7 @@ class SQLiteTaskStore(TaskStore):
             write.error = sqlite3.ProgrammingError("the store was closed")
             write.done.set()
         # Somebody outside the block may still read in a thread, and a thread is not left behind.
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(_PATIENCE, shield=True):
             async with self._reading, self._writing:
                 # Quick, and the last thing that happens: closing needs no thread.
                 opened.close()
@@ -232,7 +235,7 @@ class SQLiteTaskStore(TaskStore):
                     for write in batch:
                         del self._pending[write]
                     # What was taken is done, so that nobody waits for it in vain.
-                    with trio.CancelScope(shield=True):
+                    with trio.move_on_after(_PATIENCE, shield=True):
                         await trio.to_thread.run_sync(_commit, _opened(self._writer), batch, limiter=self._threads)
                 for write in batch:
                     write.done.set()
