@@ -225,7 +225,7 @@ EXPECTED = {"value": "completed", "tool error": "completed", "crash": "completed
     failing=st.frozensets(st.integers(1, 12), max_size=4),
     life=st.sampled_from([0.05, 0.1, 0.2, 0.35, 1.5, 6.0]),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300)
 def test_every_call_ends_once(
     plan: list[Plan], starts: list[float], inline: int, delay: float, failing: frozenset[int], life: float
 ) -> None:
