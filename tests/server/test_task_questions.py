@@ -17,10 +17,12 @@ from trio_mcp import (
     MemoryTaskStore,
     MissingClientCapability,
     ProtocolError,
+    RequestTimeout,
     Server,
     TaskState,
     form_question,
     open_client,
+    open_server,
 )
 
 from .task_helpers import LIMITS, accept, sleeper, until
@@ -357,3 +359,15 @@ async def test_at_the_end_tasks_get_the_time_of_the_drain(autojump_clock: Any) -
     async with store.open("later"):
         found = await store.get(quick.id), await store.get(slow.id)
     assert [task.status for task in found if task is not None] == ["completed", "failed"]
+
+
+async def test_one_look_that_takes_too_long_is_told_as_it_is(autojump_clock: Any) -> None:
+    server = sleeper(task_inline_ms=0, limits=replace(LIMITS, task_poll=0.1))
+    async with open_server(server) as running, open_client(running, limits=replace(LIMITS, client_timeout=2)) as client:
+
+        async def hang(task_id: str, principal: str) -> Any:
+            await trio.sleep_forever()
+
+        running.tasks.find = hang  # type: ignore[method-assign]
+        with pytest.raises(RequestTimeout, match="tasks/get: no answer from s within 2 s"):
+            await client.call_tool("sleep", {"seconds": 60})

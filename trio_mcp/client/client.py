@@ -13,9 +13,7 @@ from ..errors import (
     InvalidResponse,
     LegacyServer,
     MCPError,
-    ProtocolError,
     RequestTimeout,
-    TaskCancelled,
     ToolError,
 )
 from ..limits import Limits
@@ -234,7 +232,6 @@ class Client:
             ToolError: with the text of the failed result, if asked for.
             MCPError: as for `request`.
         """
-
         began = trio.current_time()
         task = await self.start_tool(
             name, arguments, timeout=timeout, on_progress=on_progress, on_log=on_log, log_level=log_level, meta=meta
@@ -243,19 +240,15 @@ class Client:
             answer = await task.result()
         else:
             left = None if timeout is None else max(0.0, timeout - (trio.current_time() - began))
-            ended = False
             try:
-                try:
-                    answer = await task.result(timeout=left, on_state=on_task)
-                    ended = True
-                except RequestTimeout:
-                    told = f"tools/call: no result from {self.peer} within {timeout:g} s; the task that it became was cancelled"
-                    raise RequestTimeout(told) from None
-                except (ProtocolError, TaskCancelled):
-                    ended = task.state is not None and task.state.final
-                    raise
+                answer = await task.result(timeout=left, on_state=on_task)
+            except RequestTimeout:
+                if timeout is None:
+                    raise  # of one look at the task
+                told = f"tools/call: no result from {self.peer} within {timeout:g} s; the task that it became was cancelled"
+                raise RequestTimeout(told) from None
             finally:
-                if not ended:
+                if task.state is None or not task.state.final:
                     await task.end()
         if answer.is_error and raise_on_error:
             raise ToolError(answer.text or f"tool {name!r} failed")

@@ -18,6 +18,7 @@ __all__ = [
     "SERVER_INFO",
     "SUBSCRIPTION_ID",
     "RequestMeta",
+    "declared_settings",
     "request_meta",
 ]
 
@@ -108,6 +109,13 @@ class RequestMeta:
 def _bad(meta: dict[str, Any], key: str, expected: str) -> InvalidParams:
     got = shorten(meta[key]) if key in meta else "nothing"
     return InvalidParams(f"Invalid params: _meta[{key!r}] must be {expected}, got {got}")
+
+
+def declared_settings(client_capabilities: dict[str, Any], identifier: str) -> dict[str, Any] | None:
+    """The settings with which a client declared an extension on a request, or None."""
+    extensions = client_capabilities.get("extensions")
+    settings = extensions.get(identifier) if type(extensions) is dict else None
+    return settings if type(settings) is dict else None
 
 
 def request_meta(

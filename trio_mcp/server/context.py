@@ -12,7 +12,7 @@ from ..convert.scalars import plain_text
 from ..errors import RegistrationError
 from ..protocol.envelope import RequestId
 from ..protocol.jsontext import dumps, find_unwritable
-from ..protocol.meta import LOG_LEVELS
+from ..protocol.meta import LOG_LEVELS, declared_settings
 from ..protocol.results import PromptMessage
 from ..scopes.call import Call
 from .lifespan import LifespanT
@@ -97,9 +97,7 @@ class Context(Generic[LifespanT]):
         Args:
             identifier: As in `com.example/audit`.
         """
-        extensions = self._call.meta.client_capabilities.get("extensions")
-        settings = extensions.get(identifier) if type(extensions) is dict else None
-        return settings if type(settings) is dict else None
+        return declared_settings(self._call.meta.client_capabilities, identifier)
 
     @property
     def wants_progress(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..convert.codec import Codec, Mismatch, render
 from ..errors import InvalidParams, MissingClientCapability, RegistrationError
 from ..protocol.jsontext import find_unwritable
+from ..protocol.meta import declared_settings
 from ..protocol.methods import METHODS, Method
 from ..protocol.tasks import TASKS
 from .context import Context
@@ -26,7 +27,6 @@ __all__ = [
     "ExtensionResult",
     "ExtensionSet",
     "check_declared",
-    "declared_settings",
     "extension_result",
 ]
 
@@ -195,13 +195,6 @@ class ExtensionSet:
             if method in extension.methods:
                 return extension.methods[method]
         return None
-
-
-def declared_settings(client_capabilities: dict[str, Any], identifier: str) -> dict[str, Any] | None:
-    """The settings with which a client declared an extension on a request, or None."""
-    extensions = client_capabilities.get("extensions")
-    settings = extensions.get(identifier) if type(extensions) is dict else None
-    return settings if type(settings) is dict else None
 
 
 def check_declared(call_method: str, client_capabilities: dict[str, Any], identifier: str) -> None:

@@ -12,13 +12,14 @@ from ..convert.codec import Mismatch, render
 from ..errors import InvalidParams, ResourceNotFound
 from ..protocol.cursors import page_after
 from ..protocol.jsontext import shorten
+from ..protocol.meta import declared_settings
 from ..protocol.revisions import ERAS
 from ..protocol.tasks import TASKS, Mode, mode_of
 from ..protocol.uri_template import Climbs
 from ..scopes.call import Call
 from .completion import complete
 from .context import Context
-from .extensions import ExtensionResult, check_declared, declared_settings, extension_result
+from .extensions import ExtensionResult, check_declared, extension_result
 from .listening import listen
 from .outcome import prompt_result, read_result, tool_result
 from .registry import Prompt, Resource, Tool, did_you_mean
