@@ -25,6 +25,9 @@ StateCallback = Callable[["TaskState"], Awaitable[None] | None]
 _STATUSES: Final = frozenset(get_args(Status))
 _INTERVAL: Final = 1.0
 """Seconds between two looks, when the server does not say."""
+_SHORTEST: Final = 0.05
+_LONGEST: Final = 60.0
+"""Whatever the server says: more often is a burden to both, and more seldom keeps a result from who waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class TaskState:
             created_at=str(wire.get("createdAt", "")),
             updated_at=str(wire.get("lastUpdatedAt", "")),
             ttl=_seconds(wire.get("ttlMs")),
-            poll_interval=_seconds(wire.get("pollIntervalMs")) or _INTERVAL,
+            poll_interval=min(max(_seconds(wire.get("pollIntervalMs")) or _INTERVAL, _SHORTEST), _LONGEST),
             result=result if type(result) is dict else None,
             error=ProtocolError.from_wire({"message": "", **error}) if status == "failed" and error else None,
             requests=requests if type(requests) is dict else {},
