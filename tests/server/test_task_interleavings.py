@@ -19,7 +19,7 @@ from trio_mcp.protocol.tasks import TASKS
 from trio_mcp.scopes.call import Call, Settlement
 from trio_mcp.server.engine import Engine, open_engine
 
-LIMITS = Limits(drain_timeout=1.0, task_settle=1.0, task_retry=0.2, task_flush=0.05, task_sweep=0.5)
+LIMITS = Limits(drain_timeout=1.0, task_settle=3.0, task_retry=0.2, task_flush=0.05, task_sweep=0.5)
 WINDOW = 0.1
 META = {
     PROTOCOL_VERSION: "2026-07-28",
@@ -267,8 +267,8 @@ def check_in_line(one: Seen) -> None:
         assert one.outcome == "value"
         assert result["content"][0]["text"].startswith("done")
     else:
-        # A failing tool, or a store that did not take the task.
-        assert one.outcome in (None, "tool error", "crash")
+        # A failing tool, or a store that did not take a task that was to be one from the beginning.
+        assert one.outcome in ("tool error", "crash") or one.runs == 0
 
 
 def check_task(one: Seen, state: dict[str, Any]) -> None:
@@ -311,6 +311,15 @@ def test_the_plans_reach_every_end() -> None:
     one, states = states_of(replace(slow, disconnects=0.1))
     assert (one.handle, one.outcome) == (None, None)
     one, states = states_of(slow, failing=frozenset({1}))
-    assert "isError" in one.answers[0]["result"]
+    assert one.answers[0]["result"]["content"][0]["text"] == "done 0"
     one, states = states_of(slow, failing=frozenset({2, 3, 4}))
     assert states[one.handle or ""]["status"] == "completed"
+
+
+def test_a_row_that_nobody_was_told_of_is_gone_at_the_end() -> None:
+    """Also where the store fails several times when it is to be deleted."""
+    plan = Plan((), False, "value", 0.0, None, None, ticks=2)
+    for failing in ({3}, {3, 4}, {2, 3, 4}):
+        store = Slow(0.0, frozenset(failing))
+        trio.run(run, store, [Seen(plan)], [0.0], 0, 0.05, clock=trio.testing.MockClock(autojump_threshold=0))
+        assert store.ids() == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from os import PathLike
 from pathlib import Path
 
@@ -33,8 +34,18 @@ def safe_join(root: str | PathLike[str], value: str) -> Path:
         raise UnsafePath(f"Invalid params: {shorten(value)} is not a path")
     try:
         path = (base / value).resolve()
+        _refuse_circle(path)
     except (OSError, RuntimeError) as exc:
         raise UnsafePath(f"Invalid params: {shorten(value)} is not a path: {exc}") from None
     if Path(value).is_absolute() or not path.is_relative_to(base):
         raise UnsafePath(f"Invalid params: the path {shorten(value)} leads out of the folder")
     return path
+
+
+def _refuse_circle(path: Path) -> None:
+    """Since Python 3.13 `resolve` leaves a circle of links in the path."""
+    try:
+        path.stat()
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise

@@ -89,7 +89,10 @@ class Tasks:
                         nursery.start_soon(service)
                     yield
                     nursery.cancel_scope.cancel()
-            await self._write()
+            with trio.move_on_after(self.limits.task_settle):
+                # More than once: a row that nobody was told of would count against its caller until it expires.
+                while self._changed or self._discarded:
+                    await self._write()
 
     async def begin(self, collector: trio.Nursery) -> None:
         """Take the place in which handed-over work runs, and every task that a process left behind."""
@@ -185,8 +188,14 @@ class Tasks:
 
     async def _hand_over_after(self, task: ServerTask, seconds: float) -> None:
         await trio.sleep(seconds)
-        if not task.over:
+        if task.over:
+            return
+        try:
             await self._create(task)
+        except TaskStoreError as exc:
+            # The work is worth more than the wish to keep it elsewhere: it goes on in line, and so does its outcome.
+            logger.error("%s; the call goes on without a task", exc)
+            return
         if not task.over:
             task.hand_over()
 
@@ -254,7 +263,11 @@ class Tasks:
                 # Before it is stored: what changes meanwhile is for the next time.
                 self._changed.pop(task, None)
                 if not task.over and not task.abandoned:
-                    await task.save()
+                    try:
+                        await task.save()
+                    except BaseException:
+                        self._changed[task] = None
+                        raise
             for task_id in [*self._discarded]:
                 await self.store.delete(task_id)
                 # Not before: nobody else would ever delete it.
