@@ -1018,8 +1018,9 @@ class Kept(Exchange):
         self.streaming = True
         self.kept.append("stream")
 
-    def send_chunk(self, data: bytes) -> None:
+    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
         self.kept.append(data)
+        return True
 
     def end_stream(self) -> None:
         self.done = True

@@ -7,6 +7,7 @@ Another sends what was posted. Both live in the request's nursery.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, Final
@@ -49,12 +50,15 @@ class HttpApp:
         self._origins = allowed_origins
         self._engine = server if isinstance(server, Engine) else None
         self._endpoints: dict[str | None, Endpoint] = {}
+        # Whether the host's `send` waits for the peer also over HTTP/2.
+        self._confirms = False
 
     @staticmethod
     def of(endpoint: Endpoint) -> HttpApp:
         """The application for an endpoint that is there already."""
         app = HttpApp(endpoint.engine, endpoint.path)
         app._endpoint_for = lambda address: endpoint  # type: ignore[method-assign]
+        app._confirms = True
         return app
 
     def _endpoint_for(self, address: str | None) -> Endpoint:
@@ -122,7 +126,8 @@ class HttpApp:
                 verdict = read
             else:
                 body = read
-        exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits)
+        confirms = self._confirms or scope.get("http_version", "1.1").startswith("1")
+        exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits, confirms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, exchange, receive)
             nursery.start_soon(_tick, exchange, endpoint)
@@ -196,12 +201,17 @@ def _pieces(message: Message) -> Iterator[Message]:
 
 
 class _AsgiExchange(Exchange):
-    """One ASGI request, and its answer: messages wait here until the sender takes them."""
+    """One ASGI request, and its answer: messages wait here until the sender takes them.
 
-    __slots__ = ("_changed", "_limit", "_out", "_over", "_size", "_stall")
+    A host of HTTP/2 takes everything at once and keeps it for a peer that may never read: nothing that it says tells how much
+    has arrived. So there one exchange hands over no more than `limits.write_buffer` bytes of notices.
+    """
 
-    def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limits: Limits) -> None:
+    __slots__ = ("_changed", "_left", "_limit", "_out", "_over", "_size", "_stall")
+
+    def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limits: Limits, confirms: bool) -> None:
         super().__init__(method, headers, body)
+        self._left: float = math.inf if confirms else limits.write_buffer
         self._out: deque[Message] = deque()
         self._size = 0
         self._limit = limits.write_buffer
@@ -265,9 +275,15 @@ class _AsgiExchange(Exchange):
         ]
         self._post({"type": "http.response.start", "status": 200, "headers": fields})
 
-    def send_chunk(self, data: bytes) -> None:
-        if not self.gone and not self.done:
-            self._post({"type": "http.response.body", "body": data, "more_body": True})
+    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
+        if self.gone or self.done:
+            return True
+        if not last:
+            if len(data) > self._left:
+                return False
+            self._left -= len(data)
+        self._post({"type": "http.response.body", "body": data, "more_body": True})
+        return True
 
     def end_stream(self) -> None:
         if not self.gone and not self.done:

@@ -206,8 +206,9 @@ class _HttpOutlet:
         return exchange.streaming
 
     async def send(self, message: bytes) -> None:
-        if self.stream():
-            self._exchange.send_chunk(encode_event(message))
+        if self.stream() and not self._exchange.send_chunk(encode_event(message)) and isinstance(self.call, LastingCall):
+            # Its result tells the client to listen anew; a notice that is missing would tell it nothing.
+            self.call.end()
         # A client that takes no stream is told the result alone.
         await trio.lowlevel.checkpoint()
         await self._exchange.wait_room()
@@ -215,7 +216,7 @@ class _HttpOutlet:
     def answer(self, message: bytes) -> None:
         exchange = self._exchange
         if exchange.streaming:
-            exchange.send_chunk(encode_event(message))
+            exchange.send_chunk(encode_event(message), last=True)
             exchange.end_stream()
         else:
             call = self.call

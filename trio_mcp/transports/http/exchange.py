@@ -65,8 +65,16 @@ class Exchange(ABC):
         """Send the head of an event stream."""
 
     @abstractmethod
-    def send_chunk(self, data: bytes) -> None:
-        """Send a piece of the event stream."""
+    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
+        """Send a piece of the event stream.
+
+        Args:
+            data: The piece.
+            last: It is the answer.
+
+        Returns:
+            False where it was dropped, since nobody can tell whether the peer reads; the answer never is.
+        """
 
     @abstractmethod
     def end_stream(self) -> None:

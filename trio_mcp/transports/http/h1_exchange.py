@@ -66,10 +66,10 @@ class H1Exchange(Exchange):
         self._connection.post(self._start(200, fields))
         self._connection._schedule()
 
-    def send_chunk(self, data: bytes) -> None:
-        if self.gone or self.done:
-            return
-        self._connection.post(data if self._old else b"%x\r\n%b\r\n" % (len(data), data))
+    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
+        if not self.gone and not self.done:
+            self._connection.post(data if self._old else b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     def end_stream(self) -> None:
         if self.gone or self.done:
