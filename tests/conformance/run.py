@@ -1,6 +1,7 @@
 """Run the official conformance suite against our server.
 
     python -m tests.conformance.run server 2026-07-28 [--http2] [--verbose]
+    python -m tests.conformance.run all
 
 Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a
 closing line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was
@@ -22,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,30 +201,47 @@ def run_suite(
     return outcomes
 
 
+def run(role: str, revision: str, *, http2: bool, verbose: bool) -> tuple[list[str], bool]:
+    """Run one role of a revision, from the start of the server to the report.
+
+    Raises:
+        Missing: something that this needs is not there.
+    """
+    node = find_node()
+    suite = install_packages(node) / SUITE
+    requirements = read_requirements(node, suite, role, revision)
+    names = (*requirements.required, *requirements.others)
+    bridge = node if http2 else None
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server(bridge) as url:
+        outcomes = run_suite(node, suite, url, revision, Path(folder), names)
+    title = f"{role} {revision}{' over HTTP/2' if http2 else ''}"
+    return report(title, requirements, CLAIMS[role, revision], outcomes, verbose=verbose)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
     parser = argparse.ArgumentParser(prog="conformance", description="The official conformance suite against us.")
-    parser.add_argument("role", choices=sorted({role for role, _ in CLAIMS}), help="what is tested")
-    parser.add_argument("revision", choices=sorted({revision for _, revision in CLAIMS}), help="of the protocol")
+    roles = sorted({role for role, _ in CLAIMS})
+    parser.add_argument("role", choices=["all", *roles], help="what is tested; all: everything, at the same time")
+    revisions = sorted({revision for _, revision in CLAIMS})
+    parser.add_argument("revision", nargs="?", choices=revisions, default=revisions[-1], help="of the protocol")
     parser.add_argument("--http2", action="store_true", help="reach the server over HTTP/2")
     parser.add_argument("--verbose", action="store_true", help="show what is wrong with scenarios that are not claimed")
     given = parser.parse_args(arguments)
-    try:
-        node = find_node()
-        suite = install_packages(node) / SUITE
-        requirements = read_requirements(node, suite, given.role, given.revision)
-        names = (*requirements.required, *requirements.others)
-        bridge = node if given.http2 else None
-        with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server(bridge) as url:
-            outcomes = run_suite(node, suite, url, given.revision, Path(folder), names)
-    except Missing as exc:
-        print(f"conformance: {exc}", file=sys.stderr)
-        return 2
-    title = f"{given.role} {given.revision}{' over HTTP/2' if given.http2 else ''}"
-    claims = CLAIMS[given.role, given.revision]
-    lines, good = report(title, requirements, claims, outcomes, verbose=given.verbose)
-    print("\n".join(lines))
-    return 0 if good else 1
+    runs = [(given.role, given.revision, given.http2)]
+    if given.role == "all":
+        runs = [(role, revision, http2) for role, revision in sorted(CLAIMS) for http2 in (False, True)]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        reports = [
+            threads.submit(run, role, revision, http2=http2, verbose=given.verbose) for role, revision, http2 in runs
+        ]
+        try:
+            results = [one.result() for one in reports]
+        except Missing as exc:
+            print(f"conformance: {exc}", file=sys.stderr)
+            return 2
+    print("\n".join(line for lines, _ in results for line in lines))
+    return 0 if all(good for _, good in results) else 1
 
 
 if __name__ == "__main__":
