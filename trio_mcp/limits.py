@@ -45,9 +45,11 @@ class Limits:
     go elsewhere, one that waits behind 256 others cannot."""
     connection_running: int = 8
     """Requests of one stdio (or byte stream) connection that run at once: one peer does not take all of `running`."""
-    connection_waiting: int = 64
-    """Requests of one stdio connection that wait. Beyond it the next message is not read, so the pipe itself pushes
-    back; whatever was read is answered."""
+    connection_waiting: int = 1_024
+    """Requests of one stdio connection that wait. One more is answered as busy: its reader goes on, since it alone hears
+    cancellations and the end of input."""
+    connection_waiting_bytes: int = 16_777_216
+    """Bytes of such requests: eight of the longest, or 16 KiB for each."""
     request_timeout: float = 600.0
     """Longest that one request may run, from the moment it gets its place. Longer work wants a task."""
     listeners: int = 256
@@ -108,7 +110,7 @@ class Limits:
     idle_timeout: float = 75.0
     """How long a connection may stay without a request: above the 60 s after which common proxies open a new one."""
     write_stall: float = 5.0
-    """How long one write may make no progress before the peer counts as gone."""
+    """How long a peer may take nothing of what is written before it counts as gone. A slow one takes something."""
     pipelined: int = 8
     """Requests that may wait on one HTTP/1.1 connection behind the one that is answered."""
     read_ahead: int = 262_144

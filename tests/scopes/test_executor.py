@@ -1,77 +1,108 @@
-"""Admission: places, queue, refusal, order, withdrawal."""
+"""Admission: places, the queue and its bounds, order, and tickets that are given up."""
 
 from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import assert_checkpoints, wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ServerBusy
-from trio_mcp.scopes.executor import Executor
+from trio_mcp.scopes.executor import Executor, ExecutorStatistics, Ticket
 
 
-async def test_starts_at_once_while_there_are_places_then_queues_in_order() -> None:
-    executor = Executor(2, 3)
-    started: list[str] = []
-    for name in "abcde":
-        executor.submit(name, lambda name=name: started.append(name))
-    assert started == ["a", "b"]
-    assert (executor.statistics().running, executor.statistics().waiting) == (2, 3)
-    executor.release()
-    executor.release()
-    assert started == ["a", "b", "c", "d"]
+async def hold(ticket: Ticket, name: str, entered: list[str], release: trio.Event) -> None:
+    async with ticket:
+        entered.append(name)
+        await release.wait()
+
+
+async def test_places_are_given_at_once_then_in_the_order_of_the_tickets() -> None:
+    executor, entered = Executor(2, 3), list[str]()
+    releases = {name: trio.Event() for name in "abcde"}
+    async with trio.open_nursery() as nursery:
+        tickets = {name: executor.ticket() for name in "abcde"}
+        # The order of the tickets counts, and not that in which the scheduler runs their tasks.
+        for name in "edcba":
+            nursery.start_soon(hold, tickets[name], name, entered, releases[name])
+        await wait_all_tasks_blocked()
+        assert sorted(entered) == ["a", "b"]
+        assert executor.statistics() == ExecutorStatistics(running=2, waiting=3)
+        for name in "abcde":
+            releases[name].set()
+            await wait_all_tasks_blocked()
+    assert entered[2:] == ["c", "d", "e"]
+    assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
+    assert [tickets[name].waited for name in "abcde"] == [False, False, True, True, True]
 
 
 async def test_refuses_beyond_the_queue_and_says_when_to_come_back() -> None:
     executor = Executor(1, 1, retry_after=7)
-    executor.submit("a", lambda: None)
-    executor.submit("b", lambda: None)
+    executor.ticket()
+    executor.ticket()
     with pytest.raises(ServerBusy) as caught:
-        executor.submit("c", lambda: None)
+        executor.ticket()
     assert caught.value.message == "Server busy: 1 requests are running and 1 are waiting; try again in 7 s"
     assert caught.value.retry_after == 7
     assert caught.value.http_status == 503
     assert not -32768 <= caught.value.code <= -32000
 
 
-async def test_who_withdraws_never_starts_and_leaves_room() -> None:
-    executor = Executor(1, 1)
-    started: list[str] = []
-    executor.submit("a", lambda: started.append("a"))
-    executor.submit("b", lambda: started.append("b"))
-    assert executor.withdraw("b")
-    assert not executor.withdraw("b")
-    assert not executor.withdraw("a")
-    executor.submit("c", lambda: started.append("c"))
-    executor.release()
-    assert started == ["a", "c"]
-
-
-async def test_wait_room_waits_for_a_release_or_a_withdrawal() -> None:
-    executor = Executor(1, 1)
-    executor.submit("a", lambda: None)
-    await executor.wait_room()
-    executor.submit("b", lambda: None)
-    passed: list[str] = []
-
-    async def wait() -> None:
-        with assert_checkpoints():
-            await executor.wait_room()
-        passed.append("through")
-
+async def test_what_waits_has_a_bound_in_bytes_as_well() -> None:
+    executor, never = Executor(1, 100, waiting_bytes=1_000), trio.Event()
+    executor.ticket(5_000)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
+        nursery.start_soon(hold, executor.ticket(600), "a", [], never)
         await wait_all_tasks_blocked()
-        assert passed == []
-        executor.withdraw("b")
-    assert passed == ["through"]
+        with pytest.raises(ServerBusy):
+            executor.ticket(500)
+        executor.ticket(400)
+        nursery.cancel_scope.cancel()
+    # Who has left holds nothing.
+    executor.ticket(600)
 
 
-async def test_wait_room_can_be_cancelled() -> None:
-    executor = Executor(1, 1)
-    executor.submit("a", lambda: None)
-    executor.submit("b", lambda: None)
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await executor.wait_room()
-    assert scope.cancelled_caught
+async def test_who_leaves_the_queue_never_enters_and_leaves_room() -> None:
+    executor, entered, never = Executor(1, 1), list[str](), trio.Event()
+    async with trio.open_nursery() as nursery:
+        async with executor.ticket():
+            leaving = trio.CancelScope()
+
+            async def wait() -> None:
+                with leaving:
+                    await hold(executor.ticket(), "b", entered, never)
+
+            nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            leaving.cancel()
+            await wait_all_tasks_blocked()
+            assert executor.statistics() == ExecutorStatistics(running=1, waiting=0)
+            nursery.start_soon(hold, executor.ticket(), "c", entered, never)
+        await wait_all_tasks_blocked()
+        assert entered == ["c"]
+        nursery.cancel_scope.cancel()
+    assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
+
+
+async def test_a_place_that_comes_free_while_its_task_is_cancelled_comes_back(autojump_clock: MockClock) -> None:
+    """In one step: the place is granted, and whoever waited for it is cancelled, in either order."""
+    for cancel_first in (True, False):
+        executor, entered, never = Executor(1, 1), list[str](), trio.Event()
+        async with trio.open_nursery() as nursery:
+            place = executor.ticket()
+            await place.__aenter__()
+            nursery.start_soon(hold, executor.ticket(), "b", entered, never)
+            await wait_all_tasks_blocked()
+            if cancel_first:
+                nursery.cancel_scope.cancel()
+            await place.__aexit__()
+            nursery.cancel_scope.cancel()
+        assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
+
+
+async def test_a_task_that_is_cancelled_before_it_begins_gives_its_place_back() -> None:
+    executor, entered, never = Executor(1, 1), list[str](), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold, executor.ticket(), "a", entered, never)
+        nursery.start_soon(hold, executor.ticket(), "b", entered, never)
+        nursery.cancel_scope.cancel()
+    assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)

@@ -101,12 +101,18 @@ class Seen:
     reported: list[tuple[float, bool]] = field(default_factory=list)
     cancelled_on_the_wire: bool = False
 
-    async def send(self, message: bytes) -> None:
-        self.sent.append(orjson.loads(message)["params"]["progress"])
-        await trio.lowlevel.checkpoint()
+    def begin(self) -> None:
+        pass
 
-    def answer(self, message: bytes) -> None:
+    async def wait_room(self) -> None:
+        pass
+
+    def post(self, message: bytes) -> None:
+        self.sent.append(orjson.loads(message)["params"]["progress"])
+
+    def answer(self, message: bytes) -> bool:
         self.answers.append(orjson.loads(message))
+        return True
 
     @property
     def handle(self) -> str | None:
@@ -153,11 +159,18 @@ class Answer:
     def __init__(self) -> None:
         self.message: dict[str, Any] = {}
 
-    async def send(self, message: bytes) -> None:
+    def begin(self) -> None:
+        pass
+
+    async def wait_room(self) -> None:
+        pass
+
+    def post(self, message: bytes) -> None:
         raise AssertionError
 
-    def answer(self, message: bytes) -> None:
+    def answer(self, message: bytes) -> bool:
         self.message = orjson.loads(message)
+        return True
 
 
 async def ask(engine: Engine, method: str, params: dict[str, Any]) -> dict[str, Any]:

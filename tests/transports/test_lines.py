@@ -363,23 +363,52 @@ async def test_a_thread_is_abandoned_and_its_answer_dropped() -> None:
 # -- bounds
 
 
-async def test_a_full_connection_is_not_read_and_nothing_that_was_read_is_lost(autojump_clock: MockClock) -> None:
+async def test_a_full_connection_answers_busy_and_hears_everything(autojump_clock: MockClock) -> None:
     server, log = make(limits=Limits(connection_running=2, connection_waiting=3))
     async with open_raw(server, pipe=600) as peer:
-
-        async def send() -> None:
-            for id in range(20):
-                await peer.send(call(id, "slow", seconds=1))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            answers = [(await peer.receive())["id"] for _ in range(20)]
-    assert sorted(answers) == list(range(20))
+        await peer.send(*[call(id, "slow", seconds=10) for id in range(20)])
+        # The reader goes on at any load.
+        await peer.cancel(0)
+        answers = {(answer := await peer.receive())["id"]: answer for _ in range(19)}
+    assert sorted(id for id, answer in answers.items() if "error" not in answer) == [1, 2, 3, 4]
+    assert {answer["error"]["code"] for answer in answers.values() if "error" in answer} == {503}
     running = [0]
     for kind, _ in log.events:
         running.append(running[-1] + (1 if kind == "start" else -1))
     assert max(running) == 2
-    assert trio.current_time() == pytest.approx(10)
+    assert trio.current_time() == pytest.approx(20)
+
+
+async def test_a_thousand_calls_at_once_are_all_answered(autojump_clock: MockClock) -> None:
+    server, _ = make()
+    async with open_raw(server) as peer, trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send, *[call(id, "echo", text="hi") for id in range(1_000)])
+        answers = [await peer.receive() for _ in range(1_000)]
+    assert sorted(answer["id"] for answer in answers) == list(range(1_000))
+    assert {text_of(answer) for answer in answers} == {"hi"}
+
+
+async def test_at_any_load_a_cancel_and_the_end_of_input_are_heard(autojump_clock: MockClock) -> None:
+    server, log = make()
+    async with open_raw(server) as peer:
+        await peer.send(*[call(id, "slow", seconds=500) for id in range(500)])
+        await wait_all_tasks_blocked()
+        await peer.cancel(0)
+        await wait_all_tasks_blocked()
+        assert ("end", 0) in log.events
+        await peer.vanish()
+        # A pipe tells that nobody reads it either, and the end is at once; here the drain has its time.
+        with trio.fail_after(3):
+            await peer.ended.wait()
+    assert len([kind for kind, _ in log.events if kind == "start"]) == len(log.events) / 2 <= 10
+
+
+async def test_waiting_requests_have_a_bound_in_bytes(autojump_clock: MockClock) -> None:
+    server, _ = make(limits=Limits(connection_running=1, connection_waiting_bytes=5_000))
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "slow", seconds=1), *[call(id, "echo", text="x" * 2_000) for id in (2, 3, 4)])
+        answers = {(answer := await peer.receive())["id"]: answer for _ in range(4)}
+    assert [id for id in (1, 2, 3, 4) if "error" in answers[id]] == [4]
 
 
 async def test_a_full_server_answers_busy_on_a_connection_of_lines(autojump_clock: MockClock) -> None:

@@ -15,6 +15,7 @@ import trio
 
 from ..protocol.envelope import RequestId, encode_notification
 from ..protocol.meta import RequestMeta
+from .executor import Ticket
 
 __all__ = ["Call", "LastingCall", "Outlet", "Settlement", "Successor", "run_call"]
 
@@ -30,15 +31,26 @@ class Settlement(Enum):
 class Outlet(Protocol):
     """Where the messages of one call go, before and after its answer. A transport provides it."""
 
-    async def send(self, message: bytes) -> None:
-        """Send a notification that belongs to the call; waits while the peer is slow.
+    def begin(self) -> None:
+        """The call has its place, and its work begins."""
+
+    async def wait_room(self) -> None:
+        """Wait while the peer is slow to read. Cancellable; checkpoints only when it waits."""
+
+    def post(self, message: bytes) -> None:
+        """Send a notification that belongs to the call. Does not block: whoever posts has waited for room just before.
 
         Args:
             message: JSON text without line ends.
         """
 
-    def answer(self, message: bytes) -> None:
-        """Send the answer: called at most once, never after a cancellation. Does not block."""
+    def answer(self, message: bytes) -> bool:
+        """Send the answer: called at most once, never after a cancellation. Does not block.
+
+        Returns:
+            Whether it was taken; False where the peer is known to be gone.
+        """
+        ...
 
 
 class Successor(Protocol):
@@ -80,20 +92,26 @@ class Call:
         retry_after: Seconds that the answer tells the caller to wait, or None.
         principal: Who calls, as an authenticated name; empty where nobody is.
         task: What it has become, when its work was handed over.
+        place: Its ticket, where its transport draws it.
+        stays: Whether it may not become a task any more: its client could not be told, or its answer is decided.
+        delivered: Whether its answer was taken.
     """
 
     __slots__ = (
+        "delivered",
         "id",
         "meta",
         "method",
         "outlet",
         "params",
+        "place",
         "principal",
         "reason",
         "retry_after",
         "scope",
         "settlement",
         "status",
+        "stays",
         "task",
         "timeout",
     )
@@ -113,7 +131,7 @@ class Call:
         self.meta: RequestMeta = meta
         self.outlet: Outlet = outlet
         self.timeout: float = timeout
-        # Counts from the moment the scope is entered: waiting for a place is not running.
+        # Counts anew from the moment at which it has its places: waiting is not running.
         self.scope: trio.CancelScope = trio.CancelScope(relative_deadline=timeout)
         self.settlement: Settlement = Settlement.OPEN
         self.reason: str | None = None
@@ -121,6 +139,9 @@ class Call:
         self.retry_after: float | None = None
         self.principal: str = ""
         self.task: Successor | None = None
+        self.place: Ticket | None = None
+        self.stays: bool = False
+        self.delivered: bool = False
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
@@ -145,6 +166,11 @@ class Call:
         self.scope.cancel()
         return True
 
+    def answer(self, message: bytes) -> None:
+        """Send the answer, unless the call is settled."""
+        if self.settle(Settlement.ANSWERED):
+            self.delivered = self.outlet.answer(message)
+
     def limit(self, timeout: float | None) -> None:
         """Give the running call another timeout, in seconds from now; None leaves it as it is."""
         if timeout is not None:
@@ -152,11 +178,13 @@ class Call:
             self.scope.deadline = trio.current_time() + timeout
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Relay a notification of the worker. Says nothing once the call is settled."""
+        """Relay a notification of the worker, once there is room for it. Says nothing once the call is settled."""
+        await trio.lowlevel.checkpoint()
         if self.settlement is Settlement.OPEN:
-            await self.outlet.send(encode_notification(method, params))
-        else:
-            await trio.lowlevel.checkpoint()
+            # Between this and the post nobody else runs, so what waits for the peer is bounded.
+            await self.outlet.wait_room()
+            if self.settlement is Settlement.OPEN:
+                self.outlet.post(encode_notification(method, params))
 
 
 class LastingCall(Call):
@@ -186,41 +214,22 @@ class LastingCall(Call):
             self._on_end()
 
 
-Work = Callable[[Call], Awaitable[bytes]]
-
-
-async def run_call(
-    call: Call,
-    work: Work,
-    timed_out: Callable[[Call], bytes],
-    watcher: Callable[[Call], Awaitable[object]] | None = None,
-) -> None:
+async def run_call(call: Call, work: Callable[[Call], Awaitable[None]], timed_out: Callable[[Call], bytes]) -> None:
     """Run one call to its settlement, inside its scope.
 
     Args:
-        call: The call; one that was cancelled while it waited does nothing.
-        work: The worker. Returns the response; turns its own errors into one.
+        call: The call; one that was cancelled before is over at the first thing that it waits for.
+        work: The worker: waits for the places of the call, and answers it. Turns its own errors into answers.
         timed_out: The response for a call whose deadline passed.
-        watcher: Waits for the peer to go away and then cancels the call. Transports on which one reader watches for
-            all calls need none; with one, worker and watcher share a nursery inside the scope.
     """
-    if not call.open:
-        return
-    answer: bytes | None = None
     try:
         with call.scope:
-            if watcher is None:
-                answer = await work(call)
-            else:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(watcher, call)
-                    answer = await work(call)
-                    nursery.cancel_scope.cancel()
+            await work(call)
         if call.scope.cancelled_caught and call.open:
             # Nobody cancelled it, so its deadline passed.
-            answer = timed_out(call)
-        if answer is not None and call.settle(Settlement.ANSWERED):
-            call.outlet.answer(answer)
+            call.answer(timed_out(call))
     finally:
-        if call.task is not None and call.settlement is not Settlement.ANSWERED:
+        # Ended from outside: nothing is said for it any more.
+        call.settle(Settlement.CANCELLED)
+        if call.task is not None and not call.delivered:
             call.task.abandon()

@@ -1,13 +1,14 @@
 """Admission: how many calls run at once and how many wait.
 
-An executor starts nothing by itself: it hands a start function its place, now or later, in the order of arrival. Whoever
-was started gives the place back with `release`. Executors chain: a connection has a small one of its own in front of the
-one of the server, so that one peer cannot take all places.
+A call draws a ticket, in the order of arrival, and waits for its place inside its own scope: `async with ticket`. The block gives
+the place back, however it ends. Nobody starts anything for anybody: a place that comes free wakes the task that waits for it.
+Executors stand behind each other: a connection has a small one of its own in front of the one of the server, so that one peer
+cannot take all places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ import trio
 from ..errors import ServerBusy
 from ..limits import DEFAULT, Limits
 
-__all__ = ["Executor", "ExecutorStatistics"]
+__all__ = ["Executor", "ExecutorStatistics", "Ticket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,31 @@ class Executor:
     Args:
         running: Places.
         waiting: Length of the queue.
+        waiting_bytes: Bytes of requests in the queue.
+        then: The executor behind this one: a place here is worth nothing without one there.
         retry_after: Seconds that a refused caller is told to wait.
     """
 
-    __slots__ = ("_queue", "_retry_after", "_room", "_running", "_waiting", "places")
+    __slots__ = ("_bytes", "_queue", "_retry_after", "_running", "_waiting", "_waiting_bytes", "places", "then")
 
-    def __init__(self, running: int, waiting: int, *, retry_after: float = DEFAULT.retry_after) -> None:
+    def __init__(
+        self,
+        running: int,
+        waiting: int,
+        *,
+        waiting_bytes: float = math.inf,
+        then: Executor | None = None,
+        retry_after: float = DEFAULT.retry_after,
+    ) -> None:
         self.places: Final = running
         self._waiting = waiting
+        self._waiting_bytes = waiting_bytes
+        self.then: Final = then
         self._retry_after = retry_after
         self._running = 0
+        self._bytes = 0
         # A dict is a queue from which anyone can leave without a search.
-        self._queue: dict[Hashable, Callable[[], None]] = {}
-        self._room = trio.lowlevel.ParkingLot()
+        self._queue: dict[Ticket, None] = {}
 
     @staticmethod
     def of_server(limits: Limits) -> Executor:
@@ -53,9 +66,15 @@ class Executor:
         return Executor(limits.running, limits.waiting, retry_after=limits.retry_after)
 
     @staticmethod
-    def of_connection(limits: Limits) -> Executor:
-        """The executor of one byte stream connection."""
-        return Executor(limits.connection_running, limits.connection_waiting, retry_after=limits.retry_after)
+    def of_connection(limits: Limits, server: Executor) -> Executor:
+        """The executor of one byte stream connection, in front of that of the server."""
+        return Executor(
+            limits.connection_running,
+            limits.connection_waiting,
+            waiting_bytes=limits.connection_waiting_bytes,
+            then=server,
+            retry_after=limits.retry_after,
+        )
 
     def statistics(self) -> ExecutorStatistics:
         """Places taken and calls that wait."""
@@ -66,73 +85,106 @@ class Executor:
         """Whether at most one call is under way."""
         return self._running <= 1
 
-    @property
-    def crowded(self) -> bool:
-        """Whether the next call would have to wait."""
-        return self._running >= self.places
+    def ticket(self, size: int = 0) -> Ticket:
+        """Draw a ticket: for a place that is free, or for one that comes free later, in order.
 
-    def submit(self, key: Hashable, start: Callable[[], None]) -> None:
-        """Give a call its place: `start` runs now, or when one is free.
+        Whoever draws one must enter it, in a task that cannot end before: `async with executor.ticket():`.
 
         Args:
-            key: Identifies the call while it waits.
-            start: Sync; what it starts must end with `release`. It must not raise.
+            size: Bytes that are held while it waits.
 
         Raises:
-            ServerBusy: the queue is full.
+            ServerBusy: the queue is full, or that of the executor behind.
         """
         if self._running < self.places:
+            behind = self.then.ticket() if self.then is not None else None
             self._running += 1
-            start()
-        elif len(self._queue) < self._waiting:
-            self._queue[key] = start
-        else:
+            return Ticket(self, size, granted=True, behind=behind)
+        if len(self._queue) >= self._waiting or self._bytes + size > self._waiting_bytes:
             raise ServerBusy(
                 f"Server busy: {self._running} requests are running and {len(self._queue)} are waiting; "
                 f"try again in {self._retry_after:g} s",
                 {"retryAfter": self._retry_after},
             )
+        ticket = Ticket(self, size, granted=False)
+        self._queue[ticket] = None
+        self._bytes += size
+        return ticket
 
-    def withdraw(self, key: Hashable) -> bool:
-        """Take a waiting call out of the queue; False when it was not waiting."""
-        if self._queue.pop(key, None) is None:
-            return False
-        if self._room:
-            self._room.unpark()
-        return True
+    def _withdraw(self, ticket: Ticket) -> None:
+        del self._queue[ticket]
+        self._bytes -= ticket.size
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Give a place back; the next in the queue gets it at once."""
         if self._queue:
-            start = self._queue.pop(next(iter(self._queue)))
-            start()
+            ticket = next(iter(self._queue))
+            self._withdraw(ticket)
+            ticket.grant()
         else:
             self._running -= 1
-        if self._room:
-            self._room.unpark()
 
-    async def enter(self, key: Hashable) -> None:
-        """Wait for a place, in order; whoever enters calls `release`. Checkpoints only when it waits.
 
-        Args:
-            key: Identifies the call while it waits.
+class Ticket:
+    """A place, or the right to the next one that comes free. Made by `Executor.ticket`; entered once.
+
+    Attributes:
+        size: Bytes that are held while it waits.
+        waited: Whether the place was not there at once.
+    """
+
+    __slots__ = ("_behind", "_executor", "_granted", "_refusal", "_task", "size", "waited")
+
+    def __init__(self, executor: Executor, size: int, *, granted: bool, behind: Ticket | None = None) -> None:
+        self._executor = executor
+        self._granted = granted
+        self._behind = behind
+        self._refusal: ServerBusy | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self.size: int = size
+        self.waited: bool = not granted or (behind is not None and behind.waited)
+
+    def grant(self) -> None:
+        """The place is there: draw the ticket for the one behind it, and wake whoever waits."""
+        self._granted = True
+        if self._executor.then is not None:
+            try:
+                self._behind = self._executor.then.ticket()
+            except ServerBusy as exc:
+                self._refusal = exc
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+
+    async def __aenter__(self) -> None:
+        """Wait for the place, cancellable; checkpoints only when it waits.
 
         Raises:
-            ServerBusy: the queue is full.
+            ServerBusy: the executor behind is full.
         """
-        if self._running < self.places:
-            self._running += 1
-            return
-        entered = trio.Event()
-        self.submit(key, entered.set)
+        if not self._granted:
+            await self._wait()
         try:
-            await entered.wait()
+            if self._refusal is not None:
+                raise self._refusal
+            if self._behind is not None:
+                await self._behind.__aenter__()
         except BaseException:
-            if not self.withdraw(key):
-                self.release()
+            self._executor._release()
             raise
 
-    async def wait_room(self) -> None:
-        """Wait until `submit` would not refuse. Cancellable; checkpoints only when it waits."""
-        while self._running >= self.places and len(self._queue) >= self._waiting:
-            await self._room.park()
+    async def _wait(self) -> None:
+        self._task = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._task = None
+            self._executor._withdraw(self)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Give the place back. Never waits."""
+        if self._behind is not None:
+            await self._behind.__aexit__()
+        self._executor._release()

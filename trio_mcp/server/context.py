@@ -31,12 +31,13 @@ class Context(Generic[LifespanT]):
     `Context[AppState]` tells the type checker what `lifespan` is.
     """
 
-    __slots__ = ("_call", "_engine", "_progress", "_rounds")
+    __slots__ = ("_call", "_engine", "_nursery", "_progress", "_rounds")
 
     def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
         self._engine = engine
         self._call = call
         self._progress = -math.inf
+        self._nursery: trio.Nursery | None = None
         # A state that came with the request is opened, and so checked, before any user code runs.
         # What an earlier run of a task recorded is found again in the same way.
         self._rounds = Rounds(engine, call, recorded) if recorded or "requestState" in call.params else None
@@ -49,6 +50,24 @@ class Context(Generic[LifespanT]):
         """The value of the server's lifespan; None without one."""
         value: LifespanT = self._engine.lifespan
         return value
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        """Called by the server: the handler runs, and what it starts belongs to this nursery."""
+        self._nursery = nursery
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """For tasks that work for this call, in an `async def` handler.
+
+        They are cancelled when the handler returns, and when the call ends in any other way; a crash in one of them is the
+        error of the call. When the call becomes a task they go along.
+
+        Raises:
+            RuntimeError: the handler is a plain `def`.
+        """
+        if self._nursery is None:
+            raise RuntimeError("ctx.nursery is for 'async def' handlers, while they run")
+        return self._nursery
 
     @property
     def server(self) -> ServerBase[LifespanT]:

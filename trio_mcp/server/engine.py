@@ -16,6 +16,7 @@ from ..errors import (
     InternalError,
     MethodNotFound,
     ProtocolError,
+    ServerBusy,
     TimedOut,
     ToolError,
     UnsupportedVersion,
@@ -124,7 +125,29 @@ class Engine:
 
     async def run(self, call: Call) -> None:
         """Run one call to its settlement. Only cancellation and KeyboardInterrupt come out."""
-        await run_call(call, self._perform, self._timed_out)
+        await run_call(call, self._last if isinstance(call, LastingCall) else self._admit, self._timed_out)
+
+    async def _admit(self, call: Call) -> None:
+        """Wait for the place of a call, and hold it until its answer has room."""
+        try:
+            place = call.place or self.executor.ticket()
+            async with place:
+                # A place that comes free while everything ends must not start user code.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                await call.outlet.wait_room()
+                call.outlet.begin()
+                if place.waited:
+                    call.limit(call.timeout)
+                call.answer(await self._perform(call))
+                # A peer that does not read is not worked for, for as long as the call might have run.
+                await call.outlet.wait_room()
+        except ServerBusy as exc:
+            call.answer(self._answer(call, exc))
+
+    async def _last(self, call: Call) -> None:
+        """Run a call that takes no place, since it only waits."""
+        await call.outlet.wait_room()
+        call.answer(await self._perform(call))
 
     async def _perform(self, call: Call) -> bytes:
         handler = HANDLERS.get(call.method)

@@ -207,6 +207,8 @@ class Rounds:
             self._call.task.record()
         elif missing:
             self._pending = missing
+            # The request ends with the question, however long the handler takes to unwind.
+            self._call.stays = True
             raise AskAgain(self)
         return {key: question.result(self._answers[key]) for key, question in questions.items()}
 

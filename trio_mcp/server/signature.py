@@ -25,6 +25,7 @@ from ..convert.compiler import Compiler, description_of
 from ..convert.json_schema import BadSchema, GivenSchema
 from ..errors import RegistrationError
 from ..protocol.param_headers import with_reachable_marks
+from ..scopes.groups import unwrapped
 from .context import is_context
 from .docstring import parse_docstring
 
@@ -341,11 +342,27 @@ class Handler:
         if self._context is not None:
             values[self._context] = context
         if self.is_async:
-            return await self.fn(**values)
+            return await (self.fn(**values) if self._context is None else self._in_nursery(values, context))
         # Boxed, since trio refuses a coroutine as the result of a thread; a plain wrapper around an async function
         # hands one back, and it is run here.
         (result,) = await trio.to_thread.run_sync(lambda: (self.fn(**values),), abandon_on_cancel=True, limiter=threads)
         return await result if inspect.isawaitable(result) else result
+
+    async def _in_nursery(self, values: dict[str, Any], context: Any) -> Any:
+        """Call an async function that may start tasks: they end with it, and a crash of one is its own.
+
+        The nursery is opened by the task that runs the function, so it moves along when the call becomes a task.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                context._begin(nursery)
+                value = await self.fn(**values)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup:
+            # Only where it failed: an error of the function is not to be found in a group that it did not make.
+            with unwrapped():
+                raise
+        return value
 
 
 def _own_name(fn: Any, kind: str) -> str:

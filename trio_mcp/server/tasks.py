@@ -143,7 +143,7 @@ class Tasks:
             await self._collector.start(task.run)
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._hand_over_after, task, window / 1000)
+            nursery.start_soon(self._hand_over_after, task, call, window / 1000)
             await self._collector.start(task.run)
             nursery.cancel_scope.cancel()
 
@@ -186,9 +186,9 @@ class Tasks:
                 {"retryAfter": limits.task_sweep},
             )
 
-    async def _hand_over_after(self, task: ServerTask, seconds: float) -> None:
+    async def _hand_over_after(self, task: ServerTask, call: Call, seconds: float) -> None:
         await trio.sleep(seconds)
-        if task.over:
+        if task.over or call.stays:
             return
         try:
             await self._create(task)
@@ -196,7 +196,7 @@ class Tasks:
             # The work is worth more than the wish to keep it elsewhere: it goes on in line, and so does its outcome.
             logger.error("%s; the call goes on without a task", exc)
             return
-        if not task.over:
+        if not task.over and not call.stays:
             task.hand_over()
 
     async def _create(self, task: ServerTask) -> None:
@@ -396,11 +396,17 @@ class Tasks:
 class _Nobody:
     """Where the messages of a call go that nobody waits for."""
 
-    async def send(self, message: bytes) -> None:
-        await trio.lowlevel.checkpoint()
-
-    def answer(self, message: bytes) -> None:
+    def begin(self) -> None:
         pass
+
+    async def wait_room(self) -> None:
+        pass
+
+    def post(self, message: bytes) -> None:
+        pass
+
+    def answer(self, message: bytes) -> bool:
+        return False
 
 
 _NOBODY = _Nobody()

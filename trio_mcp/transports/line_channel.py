@@ -89,11 +89,12 @@ class LineChannel(Channel):
         if listener.progress is not None:
             params["_meta"]["progressToken"] = id
         message = encode_request(id, method, params, self._limits)
+        # Room first: a call that is left while it waits for a slow server was never sent.
+        await self._link.wait_room()
+        self._check_open()
         pending = self._pending[id] = _Pending(listener, self._limits.client_events)
         try:
             self._link.post(message, now=True)
-            if self._link.full:
-                await self._link.wait_room()
             return await self._wait(pending)
         finally:
             # Still there: nobody answered, so the caller has left. That is what cancels the work over there.

@@ -1,10 +1,11 @@
 """Serving one connection of newline-delimited messages.
 
-The reader is the watcher of every call on the connection: it alone hears `notifications/cancelled` and the end of input.
-So a call here needs one task and no nursery of its own. Answers are posted to the link, which writes many at once.
+A request is a task from the moment it is read: it waits for its places in its own scope, with the ticket that it drew in the
+order of arrival. So the reader never waits for a handler or for the writer, and hears a cancellation and the end of input at any
+load. It is the watcher of every call on the connection; a call needs no nursery of its own.
 
-The end. Running requests get `drain_timeout` after the end of input, and also after the scope around the whole is
-cancelled: they stand in a scope that is shielded until then, and whose deadline is set when the end comes.
+The end. Running requests get `drain_timeout` after the end of input, and also after the scope around the whole is cancelled:
+they stand in a scope that is shielded until then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import trio
 
@@ -27,6 +29,7 @@ from ..protocol.envelope import (
     parse_message,
 )
 from ..protocol.framing import TOO_LONG
+from ..protocol.listening import CANCELLED
 from ..scopes.call import Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
@@ -43,8 +46,10 @@ class _Connection:
         self._engine = engine
         self._link = link
         self._nursery = nursery
-        self._executor = Executor.of_connection(engine.limits)
+        self._executor = Executor.of_connection(engine.limits, engine.executor)
+        # Those that are not settled, by id; and how many tasks there are, also of those that clean up.
         self._calls: dict[RequestId, Call] = {}
+        self._under_way = 0
         # Every call starts from the context that the connection was opened in, never from that of another call.
         self._context = contextvars.copy_context()
         self._idle = trio.Event()
@@ -53,15 +58,19 @@ class _Connection:
 
     # -- what a call needs of its transport
 
-    async def send(self, message: bytes) -> None:
-        self._link.post(message, now=self._executor.idle)
+    def begin(self) -> None:
+        pass
+
+    async def wait_room(self) -> None:
         if self._link.full:
             await self._link.wait_room()
-        else:
-            await trio.lowlevel.checkpoint()
 
-    def answer(self, message: bytes) -> None:
+    def post(self, message: bytes) -> None:
         self._link.post(message, now=self._executor.idle)
+
+    def answer(self, message: bytes) -> bool:
+        self._link.post(message, now=self._executor.idle)
+        return not self._link.broken
 
     # -- reading
 
@@ -69,44 +78,41 @@ class _Connection:
         """Read to the end of input."""
         while lines := await self._link.receive():
             for line in lines:
-                if line is TOO_LONG:
-                    limit = self._engine.limits.message_bytes
-                    await self._refuse(None, InvalidRequest(f"Message too long: the limit is {limit} bytes a line"))
-                    continue
-                try:
-                    message = parse_message(line, self._engine.limits)
-                except BadMessage as exc:
-                    await self._refuse(exc.id, exc.error)
-                    continue
-                if isinstance(message, Request):
-                    await self._admit(message)
-                elif isinstance(message, Notification):
-                    self._notified(message)
-                else:
-                    logger.warning("ignored a response from the client: this server asks nothing")
+                self._take(line)
 
-    async def _admit(self, request: Request) -> None:
+    def _take(self, line: Any) -> None:
+        if line is TOO_LONG:
+            limit = self._engine.limits.message_bytes
+            self._refuse(None, InvalidRequest(f"Message too long: the limit is {limit} bytes a line"))
+            return
+        try:
+            message = parse_message(line, self._engine.limits)
+        except BadMessage as exc:
+            self._refuse(exc.id, exc.error)
+            return
+        if isinstance(message, Request):
+            self._admit(message, len(line))
+        elif isinstance(message, Notification):
+            self._notified(message)
+        else:
+            logger.warning("ignored a response from the client: this server asks nothing")
+
+    def _admit(self, request: Request, size: int) -> None:
         try:
             if request.id in self._calls:
                 raise InvalidRequest("Invalid request: a request with this id is still under way")
             call = self._engine.prepare(request, self)
             if isinstance(call, LastingCall):
                 self._check_listeners()
-                # It takes no place, so room for what it will say is what holds back a peer that asks and does not read.
-                await self._link.wait_room()
-                self._calls[call.id] = call
                 self._lasting += 1
-                self._context.run(self._nursery.start_soon, self._last, call)
-                return
-            await self._executor.wait_room()
-            self._calls[call.id] = call
-            try:
-                self._executor.submit(call, lambda: self._start(call))
-            except BaseException:
-                del self._calls[call.id]
-                raise
+            else:
+                call.place = self._executor.ticket(size)
         except ProtocolError as exc:
-            await self._refuse(request.id, exc)
+            self._refuse(request.id, exc)
+            return
+        self._calls[call.id] = call
+        self._under_way += 1
+        self._context.run(self._nursery.start_soon, self._run, call)
 
     def _check_listeners(self) -> None:
         limits = self._engine.limits
@@ -117,54 +123,29 @@ class _Connection:
                 {"retryAfter": limits.retry_after},
             )
 
-    def _start(self, call: Call) -> None:
-        """The connection gave the call its place; now the server has to."""
-        try:
-            self._engine.executor.submit(call, lambda: self._spawn(call))
-        except ProtocolError as exc:
-            del self._calls[call.id]
-            self._link.post(encode_error(call.id, exc))
-            self._nursery.start_soon(self._give_back)
-
-    async def _give_back(self) -> None:
-        # In a task of its own: a release starts the next call, which may be refused as well, and so on down the queue.
-        self._executor.release()
-        self._check_idle()
-
-    def _spawn(self, call: Call) -> None:
-        self._context.run(self._nursery.start_soon, self._run, call)
-
     async def _run(self, call: Call) -> None:
-        try:
-            # A place that came free while everything ends must not start user code.
-            await trio.lowlevel.checkpoint_if_cancelled()
-            await self._engine.run(call)
-            if self._link.full:
-                # The place stays taken until the answer has room: a peer that does not read is not read from for ever.
-                await self._link.wait_room()
-        finally:
-            self._calls.pop(call.id, None)
-            self._engine.executor.release()
-            self._executor.release()
-            self._check_idle()
-
-    async def _last(self, call: LastingCall) -> None:
-        """Run a call that takes no place."""
+        lasting = isinstance(call, LastingCall)
         if self._ending:
-            call.end()
+            self._end_call(call)
         try:
             await self._engine.run(call)
-            if call.ended and call.settlement is Settlement.ANSWERED:
+            if isinstance(call, LastingCall) and call.ended and call.settlement is Settlement.ANSWERED:
                 # The result says it, and the notification too (basic/patterns/cancellation): clients look for either.
                 ended = {"requestId": call.id, "reason": "the server ends"}
-                self._link.post(encode_notification("notifications/cancelled", ended))
+                self._link.post(encode_notification(CANCELLED, ended))
         finally:
-            self._lasting -= 1
-            self._calls.pop(call.id, None)
-            self._check_idle()
+            self._lasting -= lasting
+            self._under_way -= 1
+            self._forget(call)
+            if not self._under_way:
+                self._idle.set()
+
+    def _forget(self, call: Call) -> None:
+        if self._calls.get(call.id) is call:
+            del self._calls[call.id]
 
     def _notified(self, message: Notification) -> None:
-        if message.method != "notifications/cancelled":
+        if message.method != CANCELLED:
             return
         target = message.params.get("requestId")
         # Anything that is not the id of a running call is ignored (basic/patterns/cancellation, section Error Handling).
@@ -175,42 +156,41 @@ class _Connection:
         self._cancel(call, reason if isinstance(reason, str) else "cancelled by the client")
 
     def _cancel(self, call: Call, reason: str) -> None:
-        if not call.cancel(reason):
-            return
-        logger.info("%r cancelled: %s", call, reason)
-        if self._executor.withdraw(call):
-            del self._calls[call.id]
-        elif self._engine.executor.withdraw(call):
-            del self._calls[call.id]
-            self._executor.release()
-        self._check_idle()
+        if call.cancel(reason):
+            # Nothing will be said under its id any more, so that is free.
+            self._forget(call)
+            logger.info("%r cancelled: %s", call, reason)
 
-    async def _refuse(self, id: RequestId | None, error: ProtocolError) -> None:
+    def _refuse(self, id: RequestId | None, error: ProtocolError) -> None:
         self._link.post(encode_error(id, error), now=self._executor.idle)
-        await self._link.wait_room()
+        if self._link.flooded:
+            # Nothing that it sends is held beyond the bounds, and neither is what it is told of that.
+            logger.warning("a client that sends and does not read is left")
+            self._nursery.cancel_scope.cancel()
 
     # -- ending
 
     def end(self) -> None:
-        """The end begins: calls that only wait have nothing to wait for any more."""
+        """The end begins: calls that only wait have nothing to wait for any more, and others stay what they are."""
         self._ending = True
         for call in self._calls.values():
-            if isinstance(call, LastingCall):
-                call.end()
+            self._end_call(call)
 
-    def _check_idle(self) -> None:
-        if not self._calls:
-            self._idle.set()
+    def _end_call(self, call: Call) -> None:
+        if isinstance(call, LastingCall):
+            call.end()
+        else:
+            # Nobody is left who could ask for the task.
+            call.stays = True
 
-    def forget(self) -> None:
-        """Nothing runs any more: leave the queue of the server."""
-        for call in self._calls.values():
-            self._engine.executor.withdraw(call)
-        self._calls.clear()
+    def give_up(self) -> None:
+        """The time is over: whatever still runs has nothing more to say."""
+        for call in [*self._calls.values()]:
+            self._cancel(call, "the server ends")
 
     async def wait_idle(self) -> None:
         """Wait until no call is under way and every answer is written."""
-        while self._calls:
+        while self._under_way:
             self._idle = trio.Event()
             await self._idle.wait()
         await self._link.wait_flushed()
@@ -237,14 +217,15 @@ async def serve_lines(
     drain = engine.limits.drain_timeout
     with unwrapped():
         async with trio.open_nursery() as outer:
-            with trio.CancelScope(shield=True) as life:
+            with trio.CancelScope(shield=True):
                 reader_scope = trio.CancelScope()
+                patience = trio.CancelScope()
                 connection: _Connection | None = None
 
                 def end() -> None:
-                    # Sync, so it works in a task that is being cancelled: from here on the shield has a deadline.
+                    # Sync, so it works in a task that is being cancelled: from here on the shield has a bound.
                     reader_scope.cancel()
-                    life.deadline = min(life.deadline, trio.current_time() + drain)
+                    patience.deadline = min(patience.deadline, trio.current_time() + drain)
                     if connection is not None:
                         connection.end()
 
@@ -254,11 +235,19 @@ async def serve_lines(
                     finally:
                         end()
 
+                async def expire(connection: _Connection, nursery: trio.Nursery) -> None:
+                    with patience:
+                        await trio.sleep_forever()
+                    # In one step: a handler that cleans up finds its call settled.
+                    connection.give_up()
+                    nursery.cancel_scope.cancel()
+
                 outer.start_soon(await_cancel)
                 try:
                     async with trio.open_nursery() as nursery:
                         connection = _Connection(engine, link, nursery)
                         nursery.start_soon(_write, link, nursery.cancel_scope)
+                        nursery.start_soon(expire, connection, nursery)
                         task_status.started()
                         with reader_scope:
                             await connection.read()
@@ -270,8 +259,6 @@ async def serve_lines(
                         await connection.wait_idle()
                         nursery.cancel_scope.cancel()
                 finally:
-                    if connection is not None:
-                        connection.forget()
                     with trio.move_on_after(drain, shield=True):
                         await link.aclose()
             outer.cancel_scope.cancel()

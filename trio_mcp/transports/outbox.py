@@ -8,36 +8,37 @@ from __future__ import annotations
 
 import os
 import select
+from typing import Final
 
 import trio
 
 from ..limits import Limits
+from .progress import write_all
 
 __all__ = ["Outbox"]
+
+_PIECE: Final = 16_384
+"""Bytes of one write to a stream that says nothing of its progress: a peer that takes less in `write_stall` is gone."""
 
 
 class Outbox:
     """The sending half of a connection.
 
     Args:
-        send: Where bytes go; whoever opened it closes it.
-        limits: The size of the buffer.
+        send: Where bytes go; whoever opened it closes it, and breaks this off before.
+        limits: The size of the buffer, and how long the peer may take nothing.
         fd: The non-blocking file descriptor under `send`, if there is one.
-        stall: Seconds that one write may make no progress before the peer counts as gone.
 
     Attributes:
         broken: Whether the peer stopped taking what is written.
     """
 
-    __slots__ = ("_fd", "_limits", "_pending", "_room", "_send", "_size", "_stall", "_writing", "broken")
+    __slots__ = ("_fd", "_limits", "_pending", "_room", "_send", "_size", "_writing", "broken")
 
-    def __init__(
-        self, send: trio.abc.SendStream, limits: Limits, *, fd: int | None = None, stall: float = float("inf")
-    ) -> None:
+    def __init__(self, send: trio.abc.SendStream, limits: Limits, *, fd: int | None = None) -> None:
         self._send = send
         self._limits = limits
         self._fd = fd
-        self._stall = stall
         self._pending: list[bytes] = []
         self._size = 0
         self._writing = False
@@ -48,6 +49,11 @@ class Outbox:
     def full(self) -> bool:
         """Whether more than `limits.write_buffer` bytes wait for the peer."""
         return self._size > self._limits.write_buffer
+
+    @property
+    def flooded(self) -> bool:
+        """Whether more than twice that waits: what is posted without waiting for room has a bound as well."""
+        return self._size > 2 * self._limits.write_buffer
 
     @property
     def pending(self) -> bool:
@@ -88,21 +94,35 @@ class Outbox:
             self._writing = True
             written = False
             try:
-                with trio.CancelScope() as patience, memoryview(data) as view:
-                    for start in range(0, len(data), self._limits.read_chunk):
-                        patience.deadline = trio.current_time() + self._stall
-                        await self._send.send_all(view[start : start + self._limits.read_chunk])
-                    written = True
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+                await self._write(data)
+                written = True
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError):
                 pass
             finally:
                 self._writing = False
-                self._size -= len(data)
                 if not written:
                     # How much of it went out is unknown, so nothing may follow it.
                     self.break_off()
                 elif self._room:
                     self._room.unpark_all()
+
+    async def _write(self, data: bytes) -> None:
+        stall = self._limits.write_stall
+        if self._fd is not None:
+            await write_all(self._fd, data, stall, self._wrote)
+            return
+        with memoryview(data) as view:
+            for start in range(0, len(data), _PIECE):
+                piece = view[start : start + _PIECE]
+                with trio.fail_after(stall):
+                    await self._send.send_all(piece)
+                self._wrote(len(piece))
+
+    def _wrote(self, count: int) -> None:
+        if not self.broken:
+            self._size -= count
+            if self._room and not self.full:
+                self._room.unpark_all()
 
     async def wait_room(self) -> None:
         """Wait until the buffer is not full, or the peer is gone. Cancellable; checkpoints only when it waits."""
@@ -123,8 +143,9 @@ class Outbox:
         return any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
 
     def break_off(self) -> None:
-        """Give up: the peer is gone, and whoever waits need not."""
+        """Give up: the peer is gone, and whoever waits need not. From now on nothing touches the descriptor."""
         self.broken = True
+        self._fd = None
         self._pending.clear()
         self._size = 0
         self._room.unpark_all()

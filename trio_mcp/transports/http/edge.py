@@ -21,6 +21,7 @@ from ...limits import Limits
 from ...protocol.http import host_policy
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
+from ..progress import Progressing
 from .endpoint import Endpoint
 from .h1 import H1Connection
 
@@ -44,7 +45,11 @@ class HttpServer:
 
 
 class _Connection(Protocol):
-    def drain(self) -> None: ...
+    def drain(self) -> None:
+        """Finish what is being answered and close."""
+
+    def abandon(self) -> None:
+        """End what is being answered, and write nothing more: the descriptor is about to be closed."""
 
 
 class _Opening:
@@ -54,6 +59,9 @@ class _Opening:
         self.scope = trio.CancelScope()
 
     def drain(self) -> None:
+        self.scope.cancel()
+
+    def abandon(self) -> None:
         self.scope.cancel()
 
 
@@ -237,7 +245,8 @@ class _Edge:
                 first = b""
                 await self._run(connection)
             return
-        stream = trio.SSLStream(socket_stream, self._tls, server_side=True, https_compatible=True)
+        below = Progressing(socket_stream, self._limits.write_stall)
+        stream = trio.SSLStream(below, self._tls, server_side=True, https_compatible=True)
         if not await self._opening(self._handshake, stream):
             return
         if stream.selected_alpn_protocol() == "h2":
@@ -307,8 +316,10 @@ class _Edge:
         for connection in list(self._live):
             connection.drain()
 
-    def close(self) -> None:
-        """Close what is left. Hypercorn shields its writes; this is what ends them."""
+    def give_up(self) -> None:
+        """The time is over: end what is left, in one step. Whatever cleans up behind a shield finds nothing to write to."""
+        for connection in list(self._live):
+            connection.abandon()
         for stream in list(self._streams):
             stream.socket.close()
 
@@ -329,13 +340,13 @@ async def serve_listeners(
     with unwrapped():
         async with trio.open_nursery() as outer:
             with trio.CancelScope(shield=True) as life:
-                accepting = trio.CancelScope()
+                accepting, patience = trio.CancelScope(), trio.CancelScope()
 
                 def end() -> None:
-                    # Sync, so it works in a task that is being cancelled: from here on the shield has a deadline.
+                    # Sync, so it works in a task that is being cancelled: from here on the shield has a bound.
                     accepting.cancel()
                     edge.drain()
-                    life.deadline = min(life.deadline, trio.current_time() + limits.drain_timeout)
+                    patience.deadline = min(patience.deadline, trio.current_time() + limits.drain_timeout)
 
                 async def await_cancel() -> None:
                     try:
@@ -343,16 +354,15 @@ async def serve_listeners(
                     finally:
                         end()
 
-                async def close_late() -> None:
-                    try:
+                async def expire() -> None:
+                    with patience:
                         await trio.sleep_forever()
-                    finally:
-                        # The deadline of the shield has passed, or nothing is left.
-                        edge.close()
+                    edge.give_up()
+                    life.cancel()
 
                 outer.start_soon(await_cancel)
-                async with trio.open_nursery() as closing:
-                    closing.start_soon(close_late)
+                async with trio.open_nursery() as waiting:
+                    waiting.start_soon(expire)
                     async with trio.open_nursery() as connections:
                         with accepting:
                             async with trio.open_nursery() as listening:
@@ -362,5 +372,5 @@ async def serve_listeners(
                         # The listeners close now, so that a new client is refused and not left waiting.
                         for listener in bound.listeners:
                             await listener.aclose()
-                    closing.cancel_scope.cancel()
+                    waiting.cancel_scope.cancel()
             outer.cancel_scope.cancel()

@@ -10,12 +10,11 @@ import logging
 import math
 from typing import Final
 
-import trio
-
-from ...errors import InvalidRequest, ProtocolError, ServerBusy
+from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
-from ...protocol.envelope import BadMessage, Notification, Request, encode_error, parse_message
+from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_message
 from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror, preflight, shared_with
+from ...protocol.listening import CANCELLED
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
@@ -113,65 +112,34 @@ class Endpoint:
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
         try:
-            if isinstance(call, LastingCall):
-                await self._last(exchange, call, outlet)
-            else:
-                await self._run(exchange, call, outlet)
+            await self._run(exchange, call, outlet)
         finally:
             # Cycles would leave the request to the garbage collector.
             exchange.on_gone = exchange.on_silence = None
             outlet.call = None
 
-    async def _last(self, exchange: Exchange, call: LastingCall, outlet: _HttpOutlet) -> None:
-        """Run a call that takes no place and answers with a stream."""
+    async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
         if exchange.left():
             return
-        if not outlet.may_stream:
-            error = InvalidRequest(f"{call.method} answers with a stream: the request must accept text/event-stream")
-            exchange.respond(406, encode_error(call.id, error))
-            return
+        lasting = call if isinstance(call, LastingCall) else None
+        if lasting is not None:
+            if not outlet.may_stream:
+                error = InvalidRequest(
+                    f"{call.method} answers with a stream: the request must accept text/event-stream"
+                )
+                exchange.respond(406, encode_error(call.id, error))
+                return
+            self._lasting[lasting] = None
+            if self._draining:
+                lasting.end()
         exchange.on_silence = outlet.silent
         exchange.on_gone = outlet.cancel
         outlet.call = call
-        self._lasting[call] = None
-        if self._draining:
-            call.end()
         try:
             await self.engine.run(call)
-            await exchange.wait_room()
         finally:
-            del self._lasting[call]
-        if not exchange.done and not exchange.gone:
-            outlet.abandon()
-
-    async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
-        executor = self.engine.executor
-        if exchange.left():
-            return
-        exchange.on_silence = outlet.silent
-        try:
-            if executor.crowded:
-                with trio.CancelScope() as waiting:
-                    exchange.on_gone = waiting.cancel
-                    await executor.enter(call)
-                if waiting.cancelled_caught:
-                    return
-            else:
-                await executor.enter(call)
-        except ServerBusy as exc:
-            exchange.respond(503, encode_error(call.id, exc), extra=_retry_after(exc.retry_after))
-            return
-        try:
-            if exchange.left():
-                return
-            outlet.call = call
-            exchange.on_gone = outlet.cancel
-            if outlet.stream_only:
-                outlet.stream()
-            await self.engine.run(call)
-            await exchange.wait_room()
-        finally:
-            executor.release()
+            if lasting is not None:
+                del self._lasting[lasting]
         if not exchange.done and not exchange.gone:
             # Cancelled by something else than its peer: the response must not stay open.
             outlet.abandon()
@@ -205,23 +173,36 @@ class _HttpOutlet:
             exchange.start_stream()
         return exchange.streaming
 
-    async def send(self, message: bytes) -> None:
-        if self.stream() and not self._exchange.send_chunk(encode_event(message)) and isinstance(self.call, LastingCall):
-            # Its result tells the client to listen anew; a notice that is missing would tell it nothing.
-            self.call.end()
-        # A client that takes no stream is told the result alone.
-        await trio.lowlevel.checkpoint()
+    def begin(self) -> None:
+        if self.stream_only:
+            self.stream()
+
+    async def wait_room(self) -> None:
         await self._exchange.wait_room()
 
-    def answer(self, message: bytes) -> None:
-        exchange = self._exchange
+    def post(self, message: bytes) -> None:
+        # A client that takes no stream is told the result alone.
+        if (
+            self.stream()
+            and not self._exchange.send_chunk(encode_event(message))
+            and isinstance(self.call, LastingCall)
+        ):
+            # Its result tells the client to listen anew; a notice that is missing would tell it nothing.
+            self.call.end()
+
+    def answer(self, message: bytes) -> bool:
+        exchange, call = self._exchange, self.call
         if exchange.streaming:
             exchange.send_chunk(encode_event(message), last=True)
+            if isinstance(call, LastingCall) and call.ended:
+                # The result says it, and the notification too (basic/patterns/cancellation): clients look for either.
+                ended = {"requestId": call.id, "reason": "the server ends"}
+                exchange.send_chunk(encode_event(encode_notification(CANCELLED, ended)), last=True)
             exchange.end_stream()
         else:
-            call = self.call
             status, seconds = (200, None) if call is None else (call.status, call.retry_after)
             exchange.respond(status, message, extra=_retry_after(seconds))
+        return not exchange.gone
 
     def silent(self) -> None:
         """Nothing was sent for a while."""

@@ -78,7 +78,7 @@ class H1Connection:
         self._first = first
         self._endpoint = endpoint
         self._limits = endpoint.limits
-        self.outbox: Outbox = Outbox(stream, self._limits, fd=fd, stall=self._limits.write_stall)
+        self.outbox: Outbox = Outbox(stream, self._limits, fd=fd)
         self._fd = fd
         self._chunk = _SMALL
         self._parser = httptools.HttpRequestParser(self)
@@ -136,6 +136,11 @@ class H1Connection:
         self._draining = True
         if self._active is None:
             self._end()
+
+    def abandon(self) -> None:
+        """End what is being answered, and write nothing more."""
+        self._peer_gone()
+        self._reading.cancel()
 
     def _end(self) -> None:
         self._ended = True

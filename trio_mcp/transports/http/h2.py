@@ -216,3 +216,7 @@ class H2Connection:
     def drain(self) -> None:
         """Finish what is being answered and close; at once when nothing is."""
         self._terminated.press()
+
+    def abandon(self) -> None:
+        """The edge closes the socket, and Hypercorn hears that."""
+        self._terminated.press()

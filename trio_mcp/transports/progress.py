@@ -1,0 +1,117 @@
+"""Writing to a descriptor, for as long as the peer takes anything at all.
+
+A write that waits says little: the kernel wakes the writer when a good part of its buffer is free again, which takes a slow
+reader many seconds. So before a peer counts as gone, the kernel is asked how much of what it holds has left meanwhile.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import termios
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+__all__ = ["Progressing", "write_all"]
+
+_PIECE: Final = 65_536
+"""Bytes between two turns of the scheduler: a peer that reads as fast as we write must not hold up everybody else."""
+
+
+def _held(fd: int) -> int | None:
+    """Bytes that the kernel holds for the peer; None where it does not say."""
+    count = array.array("i", [0])
+    # A socket answers the first, a pipe the second.
+    for question in (termios.TIOCOUTQ, termios.FIONREAD):
+        try:
+            fcntl.ioctl(fd, question, count)
+        except OSError:
+            continue
+        return count[0]
+    return None
+
+
+async def _wait_writable(fd: int, stall: float) -> None:
+    held = _held(fd)
+    while True:
+        with trio.move_on_after(stall):
+            await trio.lowlevel.wait_writable(fd)
+            return
+        before, held = held, _held(fd)
+        if before is None or held is None or held >= before:
+            raise trio.BrokenResourceError(f"the peer has taken nothing for {stall:g} s")
+
+
+async def write_all(
+    fd: int, data: bytes | bytearray | memoryview, stall: float, wrote: Callable[[int], object] = lambda count: None
+) -> None:
+    """Write everything. Checkpoints only when it waits, or when there is much.
+
+    Args:
+        fd: A non-blocking descriptor; no other task writes to it meanwhile.
+        data: Any bytes.
+        stall: Seconds that the peer may take nothing.
+        wrote: Told how many bytes have gone, each time that some have.
+
+    Raises:
+        trio.BrokenResourceError: the peer is gone, or takes nothing.
+        trio.ClosedResourceError: the descriptor was closed meanwhile.
+    """
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            try:
+                count = os.write(fd, view[done : done + _PIECE])
+            except BlockingIOError:
+                await _wait_writable(fd, stall)
+                continue
+            except OSError as exc:
+                raise trio.BrokenResourceError(f"the peer is gone: {exc.strerror}") from exc
+            done += count
+            wrote(count)
+            if done < len(view):
+                await trio.lowlevel.checkpoint()
+
+
+class Progressing(trio.abc.HalfCloseableStream):
+    """A socket whose peer may be slow but not still: what TLS writes through.
+
+    Args:
+        stream: The socket; closed with this.
+        stall: Seconds that the peer may take nothing.
+    """
+
+    def __init__(self, stream: trio.SocketStream, stall: float) -> None:
+        self._stream = stream
+        self._stall = stall
+        self.socket = stream.socket
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """As of the socket."""
+        return bytes(await self._stream.receive_some(max_bytes))
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write everything.
+
+        Raises:
+            trio.BrokenResourceError: the peer is gone, or takes nothing.
+        """
+        await trio.lowlevel.checkpoint()
+        if self.socket.fileno() < 0:
+            raise trio.ClosedResourceError("this socket is closed")
+        await write_all(self.socket.fileno(), data, self._stall)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As of the socket."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        """As of the socket."""
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        await self._stream.aclose()
