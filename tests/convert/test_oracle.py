@@ -24,6 +24,8 @@ from trio_mcp.convert.codec import Mismatch
 from trio_mcp.convert.compiler import Compiler
 from trio_mcp.protocol.jsontext import dumps, loads
 
+from ..scaled import scaled
+
 T = TypeVar("T")
 
 
@@ -264,7 +266,7 @@ def test_a_codec_takes_what_its_schema_allows(annotation: Any) -> None:
     schema = compiler.root_schema(codec)
     validator = jsonschema_rs.validator_for(schema, offline=True)
 
-    @settings(max_examples=120, database=None)
+    @settings(max_examples=scaled(120), database=None)
     @given(nearly(schema, schema))
     def check(value: Any) -> None:
         value = loads(dumps(value))
@@ -302,7 +304,7 @@ def test_text_of_a_format_comes_in_and_goes_out(annotation: Any, texts: st.Searc
     codec = compiler.compile(annotation)
     validator = jsonschema_rs.validator_for(compiler.root_schema(codec), offline=True, validate_formats=True)
 
-    @settings(max_examples=100, database=None)
+    @settings(max_examples=scaled(100), database=None)
     @given(texts | JSON)
     def check(value: Any) -> None:
         # Formats are more often open than closed (an offset may be left out), so only one direction holds.

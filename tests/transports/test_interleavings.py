@@ -18,6 +18,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context, Limits, Server, ToolError
 from trio_mcp.testing import RawPeer, open_raw, request
 
+from ..scaled import scaled
+
 DRAIN = 2.0
 # The queue has room for every id, so that a cancel is always read at once and the model knows what it meets.
 LIMITS = Limits(connection_running=3, connection_waiting=8, drain_timeout=DRAIN, request_timeout=20, write_buffer=2_000)
@@ -175,7 +177,7 @@ async def send_in_pieces(peer: RawPeer, message: Any, cuts: list[int]) -> None:
     await peer.send_bytes(data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(
     actions=st.lists(requests | requests | cancels | pauses, max_size=25),
     ending=endings,

@@ -16,6 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Server, ToolError
 
+from ...scaled import scaled
 from .helpers import BOTH, IDLE, Answer, Peer, Site, call, http, open_site
 
 CONNECTIONS = 3
@@ -242,7 +243,7 @@ async def play(actions: list[Any], ending: str, cuts: list[int]) -> None:
             assert all(answer.complete for item in client.sent for answer in item.answers)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(
     actions=st.lists(requests | requests | requests | leavings | drains | pauses, max_size=25),
     ending=endings,
