@@ -25,18 +25,9 @@ from trio_mcp.convert.compiler import Compiler
 from trio_mcp.protocol.jsontext import dumps, loads
 
 from ..scaled import scaled
+from ..types_server import Color, Level
 
 T = TypeVar("T")
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 class Speed(enum.Enum):
