@@ -14,47 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Limits, Server, ToolError
+from trio_mcp import Limits
 
 from ...scaled import scaled
+from ..model import Handlers, make_server
 from .helpers import BOTH, IDLE, Answer, Peer, Site, call, http, open_site
 
 CONNECTIONS = 3
 DEADLINE = 20.0
 # Each connection is read whatever waits on it, so that a hang-up is always noticed at once.
 LIMITS = Limits(running=2, waiting=2, request_timeout=DEADLINE, pipelined=1_000, write_buffer=2_000)
-
-
-@dataclass
-class Handlers:
-    """What the handlers went through, by the tag of the call."""
-
-    started: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
-
-
-def make_server(seen: Handlers) -> Server[Any]:
-    server = Server("model", version="1", limits=LIMITS)
-
-    @server.tool
-    async def work(tag: int, seconds: float, size: int, ctx: Context) -> str:
-        seen.started.append(tag)
-        try:
-            await ctx.report_progress(1)
-            if seconds:
-                await trio.sleep(seconds)
-            await ctx.report_progress(2)
-        finally:
-            seen.finished.append(tag)
-        return "x" * size
-
-    @server.tool
-    async def fail(tag: int) -> str:
-        seen.started.append(tag)
-        seen.finished.append(tag)
-        raise ToolError(str(tag))
-
-    return server
 
 
 numbers = st.integers(0, CONNECTIONS - 1)
@@ -99,8 +68,7 @@ class Client:
                 item = self.sent[self.next]
                 self.next += 1
                 item.answers.append(answer)
-                while await self.peer.more(answer) is not None:
-                    assert not self.gone
+                await self.peer.rest(answer)
             except (EOFError, trio.ClosedResourceError):
                 return
 
@@ -205,7 +173,7 @@ def check_answer(item: Sent, answer: Answer) -> None:
 
 async def play(actions: list[Any], ending: str, cuts: list[int]) -> None:
     seen = Handlers()
-    async with open_site(make_server(seen)) as site, trio.open_nursery() as nursery:
+    async with open_site(make_server(seen, LIMITS)) as site, trio.open_nursery() as nursery:
         world = World(site, nursery, seen)
         world.live = [world.open() for _ in range(CONNECTIONS)]
         for tag, action in enumerate(actions):
