@@ -26,7 +26,8 @@ DEADLINE = 20.0
 LIMITS = Limits(running=2, waiting=2, request_timeout=DEADLINE, pipelined=1_000, write_buffer=2_000)
 
 
-numbers = st.integers(0, CONNECTIONS - 1)
+# One connection has more to do than the others, so that requests wait behind each other.
+numbers = st.sampled_from([0, 0, *range(CONNECTIONS)])
 requests = st.tuples(
     st.just("request"),
     numbers,
@@ -38,7 +39,7 @@ requests = st.tuples(
 leavings = st.tuples(st.just("leave"), numbers, st.booleans())
 drains = st.tuples(st.just("drain"), numbers)
 pauses = st.tuples(st.just("pause"), st.sampled_from([0, 0.1, 0.5, 1, 5]))
-endings = st.sampled_from(["run out", "leave", "drain", "cancel"])
+endings = st.sampled_from(["run out", "run out", "leave", "drain", "cancel"])
 
 
 @dataclass
