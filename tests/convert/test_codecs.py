@@ -10,6 +10,7 @@ import datetime as dt
 import decimal
 import enum
 import pathlib
+import re
 import types
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from typing import (
     Any,
     Generic,
     Literal,
-    NamedTuple,
     NewType,
     NotRequired,
     Optional,
@@ -38,6 +38,8 @@ from trio_mcp.convert.codec import Mismatch, Problem, Unsupported, render
 from trio_mcp.convert.compiler import Compiler
 from trio_mcp.limits import Limits
 from trio_mcp.protocol.jsontext import dumps, loads
+
+from ..types_server import INTEGER, POINT, ROWS, STRING, Color, Level, Pair, Point, array, closed, members, reference
 
 T = TypeVar("T")
 
@@ -95,16 +97,6 @@ def same(left: Any, right: Any) -> bool:
 # -- the types
 
 
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
 class Speed(enum.Enum):
     SLOW = 1.0
     FAST = 2.5
@@ -123,12 +115,6 @@ class Mixed(enum.Enum):
     NONE = None
     ONE = 1
     TRUE = "true"
-
-
-@dataclasses.dataclass
-class Point:
-    x: int
-    y: int = 0
 
 
 @dataclasses.dataclass
@@ -168,11 +154,6 @@ class Partial(TypedDict, total=False):
 
 class Extended(Movie):
     stars: NotRequired[float]
-
-
-class Pair(NamedTuple):
-    left: int
-    right: str = "r"
 
 
 class Plain(msgspec.Struct):
@@ -250,13 +231,6 @@ UTC = dt.UTC
 
 # -- schemas
 
-DATE_TIME = {"type": "string", "format": "date-time"}
-POINT = {
-    "type": "object",
-    "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
-    "required": ["x"],
-    "additionalProperties": False,
-}
 MODEL = {
     "properties": {"a": {"title": "A", "type": "integer"}, "b": {"default": "b", "title": "B", "type": "string"}},
     "required": ["a"],
@@ -265,265 +239,98 @@ MODEL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("annotation", "schema"),
-    [
-        (int, {"type": "integer"}),
-        (float, {"type": "number"}),
-        (str, {"type": "string"}),
-        (bool, {"type": "boolean"}),
-        (None, {"type": "null"}),
-        (type(None), {"type": "null"}),
-        (Any, {}),
-        (object, {}),
-        (Optional[int], {"type": ["integer", "null"]}),
-        (int | None, {"type": ["integer", "null"]}),
-        (Union[int, str], {"type": ["integer", "string"]}),
-        (int | float | None, {"type": ["integer", "number", "null"]}),
-        (Literal["a"], {"const": "a"}),
-        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-        (Literal[1, 2], {"type": "integer", "enum": [1, 2]}),
-        (Literal[1, "a", True, None], {"enum": [1, "a", True, None]}),
-        (Literal[Color.RED], {"const": "red"}),
-        # As the whole Enum: by its names when a value is no scalar of JSON.
-        (Literal[Shape.DOT], {"const": "DOT"}),
-        (Color, {"type": "string", "enum": ["red", "blue"]}),
-        (Level, {"type": "integer", "enum": [1, 2]}),
-        (Speed, {"enum": [1.0, 2.5]}),
-        (Shape, {"type": "string", "enum": ["DOT", "LINE"]}),
-        (Word, {"type": "string", "enum": ["yes"]}),
-        (Mixed, {"enum": [None, 1, "true"]}),
-        (list, {"type": "array"}),
-        (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (Sequence[int], {"type": "array", "items": {"type": "integer"}}),
-        (Iterable[int], {"type": "array", "items": {"type": "integer"}}),
-        (collections.deque[int], {"type": "array", "items": {"type": "integer"}}),
-        (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
-        (frozenset[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
-        (dict, {"type": "object"}),
-        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-        (Mapping[str, Any], {"type": "object"}),
-        (
-            dict[int, str],
-            {
-                "type": "object",
-                "additionalProperties": {"type": "string"},
-                "propertyNames": {"pattern": "^-?(0|[1-9][0-9]*)$"},
-            },
-        ),
-        (
-            dict[Color, int],
-            {
-                "type": "object",
-                "additionalProperties": {"type": "integer"},
-                "propertyNames": {"type": "string", "enum": ["red", "blue"]},
-            },
-        ),
-        (tuple, {"type": "array"}),
-        (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
-        (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}),
-        (
-            tuple[int, str],
-            {
-                "type": "array",
-                "minItems": 2,
-                "maxItems": 2,
-                "prefixItems": [{"type": "integer"}, {"type": "string"}],
-            },
-        ),
-        (dt.datetime, DATE_TIME),
-        (dt.date, {"type": "string", "format": "date"}),
-        (dt.time, {"type": "string", "format": "time"}),
-        (dt.timedelta, {"type": "string", "format": "duration"}),
-        (uuid.UUID, {"type": "string", "format": "uuid"}),
-        (bytes, {"type": "string", "contentEncoding": "base64"}),
-        (pathlib.Path, {"type": "string", "format": "path"}),
-        (dt.datetime | str, {"anyOf": [DATE_TIME, {"type": "string"}]}),
-        (UserId, {"type": "integer"}),
-        (Annotated[int, "How many."], {"type": "integer", "description": "How many."}),
-        (
-            Annotated[int, pydantic.Field(description="How many.", ge=1)],
-            {"type": "integer", "description": "How many.", "minimum": 1},
-        ),
-        (
-            Annotated[str, pydantic.Field(min_length=1, max_length=3, pattern="^a", title="T", examples=["a"])],
-            {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "^a", "title": "T", "examples": ["a"]},
-        ),
-        (
-            Annotated[int, annotated_types.Interval(ge=1, lt=9), annotated_types.MultipleOf(2)],
-            {"type": "integer", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
-        ),
-        (
-            Annotated[float, msgspec.Meta(gt=0, le=1, description="D")],
-            {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "D"},
-        ),
-        (
-            Annotated[list[int], annotated_types.Len(1, 3)],
-            {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
-        ),
-        (
-            Annotated[dict[str, int], annotated_types.MinLen(1)],
-            {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1},
-        ),
-        (list[Annotated[int, msgspec.Meta(ge=0)]], {"type": "array", "items": {"type": "integer", "minimum": 0}}),
-        (Point, POINT),
-        (
-            Named,
-            {
-                "type": "object",
-                "properties": {"name": {"type": "string"}, "x": {"type": "integer", "default": 1}},
-                "required": ["name"],
-                "additionalProperties": False,
-                "description": "A name.",
-            },
-        ),
-        (list[Point], {"type": "array", "items": {"$ref": "#/$defs/Point"}, "$defs": {"Point": POINT}}),
-        (
-            Line,
-            {
-                "type": "object",
-                "properties": {
-                    "start": {"$ref": "#/$defs/Point"},
-                    "end": {"$ref": "#/$defs/Point"},
-                    "tags": {"type": "array", "items": {"type": "string"}, "default": []},
-                },
-                "required": ["start", "end"],
-                "additionalProperties": False,
-                "$defs": {"Point": POINT},
-            },
-        ),
-        (
-            Movie,
-            {
-                "type": "object",
-                "properties": {"title": {"type": "string"}, "year": {"type": "integer"}},
-                "required": ["title", "year"],
-                "additionalProperties": False,
-            },
-        ),
-        (Partial, {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}),
-        (
-            Extended,
-            {
-                "type": "object",
-                "properties": {"title": {"type": "string"}, "year": {"type": "integer"}, "stars": {"type": "number"}},
-                "required": ["title", "year"],
-                "additionalProperties": False,
-            },
-        ),
-        (
-            Pair,
-            {
-                "type": "object",
-                "properties": {"left": {"type": "integer"}, "right": {"type": "string", "default": "r"}},
-                "required": ["left"],
-                "additionalProperties": False,
-            },
-        ),
-        # A struct takes unknown members unless it forbids them: that is msgspec's rule.
-        (
-            Plain,
-            {
-                "type": "object",
-                "properties": {"a": {"type": "integer"}, "b": {"type": "string", "default": "b"}},
-                "required": ["a"],
-            },
-        ),
-        (
-            Strict,
-            {
-                "type": "object",
-                "properties": {"a": {"type": "integer"}},
-                "required": ["a"],
-                "additionalProperties": False,
-            },
-        ),
-        (
-            Renamed,
-            {
-                "type": "object",
-                "properties": {"firstName": {"type": "string"}, "lastName": {"type": "string", "default": ""}},
-                "required": ["firstName"],
-            },
-        ),
-        (
-            Cat,
-            {
-                "type": "object",
-                "properties": {"type": {"const": "Cat"}, "meow": {"type": "integer"}},
-                "required": ["type", "meow"],
-            },
-        ),
-        (
-            Attr,
-            {
-                "type": "object",
-                "properties": {
-                    "a": {"type": "integer"},
-                    "hidden": {"type": "string", "default": "h"},
-                    "many": {"type": "array", "items": {"type": "integer"}, "default": []},
-                },
-                "required": ["a"],
-                "additionalProperties": False,
-            },
-        ),
-        (Model, MODEL),
-        (
-            Box[int],
-            {
-                "type": "object",
-                "properties": {
-                    "item": {"type": "integer"},
-                    "more": {"type": "array", "items": {"type": "integer"}, "default": []},
-                },
-                "required": ["item"],
-                "additionalProperties": False,
-            },
-        ),
-        # A class that fixes the variable of its base has fixed it in the fields too.
-        (
-            IntBox,
-            {
-                "type": "object",
-                "properties": {
-                    "item": {"type": "integer"},
-                    "more": {"type": "array", "items": {"type": "integer"}, "default": []},
-                    "note": {"type": "string", "default": ""},
-                },
-                "required": ["item"],
-                "additionalProperties": False,
-            },
-        ),
-    ],
-    ids=str,
-)
+# What stands in the type table is not repeated here. Its classes are defined there, and here each is the whole schema.
+SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
+    *((row.annotation, row.schema) for row in ROWS if not row.definitions),
+    (type(None), {"type": "null"}),
+    (Any, {}),
+    (object, {}),
+    (Union[int, str], {"type": ["integer", "string"]}),
+    (int | float | None, {"type": ["integer", "number", "null"]}),
+    (Literal["a"], {"const": "a"}),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    (Literal[1, 2], {"type": "integer", "enum": [1, 2]}),
+    (Literal[1, "a", True, None], {"enum": [1, "a", True, None]}),
+    (Literal[Color.RED], {"const": "red"}),
+    # As the whole Enum: by its names when a value is no scalar of JSON.
+    (Literal[Shape.DOT], {"const": "DOT"}),
+    (Speed, {"enum": [1.0, 2.5]}),
+    (Shape, {"type": "string", "enum": ["DOT", "LINE"]}),
+    (Word, {"type": "string", "enum": ["yes"]}),
+    (Mixed, {"enum": [None, 1, "true"]}),
+    (list, {"type": "array"}),
+    (Sequence[int], array(INTEGER)),
+    (Iterable[int], array(INTEGER)),
+    (collections.deque[int], array(INTEGER)),
+    (frozenset[str], array(STRING, uniqueItems=True)),
+    (dict, {"type": "object"}),
+    (Mapping[str, Any], {"type": "object"}),
+    (
+        dict[Color, int],
+        {
+            "type": "object",
+            "additionalProperties": INTEGER,
+            "propertyNames": {"type": "string", "enum": ["red", "green"]},
+        },
+    ),
+    (tuple, {"type": "array"}),
+    (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}),
+    (dt.datetime | str, {"anyOf": [{"type": "string", "format": "date-time"}, STRING]}),
+    (UserId, INTEGER),
+    (Annotated[int, "How many."], {"type": "integer", "description": "How many."}),
+    (
+        Annotated[str, pydantic.Field(min_length=1, max_length=3, pattern="^a", title="T", examples=["a"])],
+        {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "^a", "title": "T", "examples": ["a"]},
+    ),
+    (
+        Annotated[int, annotated_types.Interval(ge=1, lt=9), annotated_types.MultipleOf(2)],
+        {"type": "integer", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
+    ),
+    (
+        Annotated[float, msgspec.Meta(gt=0, le=1, description="D")],
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "D"},
+    ),
+    (Annotated[list[int], annotated_types.Len(1, 3)], array(INTEGER, minItems=1, maxItems=3)),
+    (
+        Annotated[dict[str, int], annotated_types.MinLen(1)],
+        {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
+    ),
+    (list[Annotated[int, msgspec.Meta(ge=0)]], array({"type": "integer", "minimum": 0})),
+    (Point, POINT),
+    (Named, {**closed("name", name=STRING, x={**INTEGER, "default": 1}), "description": "A name."}),
+    (list[Point], {**array(reference("Point")), "$defs": {"Point": POINT}}),
+    (
+        Line,
+        {
+            **closed("start", "end", start=reference("Point"), end=reference("Point"), tags=array(STRING, default=[])),
+            "$defs": {"Point": POINT},
+        },
+    ),
+    (Movie, closed("title", "year", title=STRING, year=INTEGER)),
+    (Partial, closed(a=INTEGER)),
+    (Extended, closed("title", "year", title=STRING, year=INTEGER, stars={"type": "number"})),
+    (Pair, closed("left", left=INTEGER, right={**STRING, "default": "r"})),
+    # A struct takes unknown members unless it forbids them: that is msgspec's rule.
+    (Plain, members("a", a=INTEGER, b={**STRING, "default": "b"})),
+    (Strict, closed("a", a=INTEGER)),
+    (Renamed, members("firstName", firstName=STRING, lastName={**STRING, "default": ""})),
+    (Cat, members("type", "meow", type={"const": "Cat"}, meow=INTEGER)),
+    (Attr, closed("a", a=INTEGER, hidden={**STRING, "default": "h"}, many=array(INTEGER, default=[]))),
+    (Model, MODEL),
+    (Box[int], closed("item", item=INTEGER, more=array(INTEGER, default=[]))),
+    # A class that fixes the variable of its base has fixed it in the fields too.
+    (IntBox, closed("item", item=INTEGER, more=array(INTEGER, default=[]), note={**STRING, "default": ""})),
+]
+
+
+@pytest.mark.parametrize(("annotation", "schema"), SCHEMAS, ids=str)
 def test_schema(annotation: Any, schema: dict[str, Any]) -> None:
     assert schema_of(annotation) == schema
 
 
-def test_schema_of_decimal() -> None:
-    schema = schema_of(decimal.Decimal)
-    number, text = schema["anyOf"]
-    assert (list(schema), number, text["type"]) == (["anyOf"], {"type": "number"}, "string")
-
-
-def test_schema_of_recursive_classes() -> None:
-    node = {
-        "type": "object",
-        "properties": {
-            "value": {"type": "integer"},
-            "next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}], "default": None},
-        },
-        "required": ["value"],
-        "additionalProperties": False,
-    }
+def test_schema_of_a_recursive_class() -> None:
+    node = closed("value", value=INTEGER, next={"anyOf": [reference("Node"), {"type": "null"}], "default": None})
     assert schema_of(Node) == {**node, "$defs": {"Node": node}}
-    tree = {
-        "type": "object",
-        "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []}},
-        "additionalProperties": False,
-    }
-    assert schema_of(Tree) == {**tree, "$defs": {"Tree": tree}}
 
 
 def test_schema_of_a_recursive_generic() -> None:
@@ -620,16 +427,10 @@ def test_a_length_applies_to_each_arm_that_has_one() -> None:
 # -- in and out: pairs of the JSON value and the Python value
 
 BOTH_WAYS: list[tuple[Any, Any, Any]] = [
-    (int, 5, 5),
     (int, -(2**70), -(2**70)),
-    (float, 1.5, 1.5),
     (str, "a\u2028\x00", "a\u2028\x00"),
     (str, "5", "5"),
-    (bool, True, True),
-    (None, None, None),
     (Any, {"a": [1, None, 1.5, "x", True]}, {"a": [1, None, 1.5, "x", True]}),
-    (Optional[int], None, None),
-    (Optional[int], 3, 3),
     (Literal["a", 1, True, None], 1, 1),
     (Literal["a", 1, True, None], True, True),
     (Literal["a", 1, True, None], None, None),
@@ -637,30 +438,23 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
     (Literal[0, False], False, False),
     (Literal[Color.RED], "red", Color.RED),
     (Literal[Shape.DOT, Shape.LINE], "LINE", Shape.LINE),
-    (Color, "blue", Color.BLUE),
-    (Level, 2, Level.HIGH),
     (Speed, 2.5, Speed.FAST),
     (Shape, "LINE", Shape.LINE),
     (Word, "yes", Word.YES),
     (Mixed, None, Mixed.NONE),
     (Mixed, "true", Mixed.TRUE),
-    (list[int], [1, 2], [1, 2]),
     (list[int], [], []),
     (list, [1, "a"], [1, "a"]),
     (Sequence[int], [1], [1]),
     (Iterable[str], ["a"], ["a"]),
     (collections.deque[int], [1], collections.deque([1])),
-    (set[int], [1], {1}),
     (frozenset[str], ["a"], frozenset({"a"})),
-    (dict[str, int], {"a": 1}, {"a": 1}),
     (dict[int, str], {"-5": "a", "0": "b", str(2**70): "c"}, {-5: "a", 0: "b", 2**70: "c"}),
     (dict[Color, int], {"red": 1}, {Color.RED: 1}),
     (dict[uuid.UUID, int], {str(ID): 1}, {ID: 1}),
     (dict[Literal["a", "b"], int], {"a": 1}, {"a": 1}),
     (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
     (collections.OrderedDict[str, int], {"b": 1, "a": 2}, collections.OrderedDict(b=1, a=2)),
-    (tuple[int, str], [1, "a"], (1, "a")),
-    (tuple[int, ...], [1, 2, 3], (1, 2, 3)),
     (tuple[()], [], ()),
     (tuple, [1, "a"], (1, "a")),
     (dt.datetime, "2026-07-28T12:00:00+00:00", dt.datetime(2026, 7, 28, 12, tzinfo=UTC)),
@@ -670,7 +464,6 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
         "2026-07-28T12:00:00-05:30",
         dt.datetime(2026, 7, 28, 12, tzinfo=dt.timezone(-dt.timedelta(hours=5, minutes=30))),
     ),
-    (dt.date, "2026-07-28", dt.date(2026, 7, 28)),
     (dt.time, "12:30:00.500000", dt.time(12, 30, 0, 500_000)),
     (dt.time, "12:30:00+02:00", dt.time(12, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))),
     (dt.timedelta, "P1DT9000S", dt.timedelta(days=1, hours=2, minutes=30)),
@@ -679,7 +472,6 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
     (dt.timedelta, "PT0.000001S", dt.timedelta(microseconds=1)),
     (dt.timedelta, "-PT90S", -dt.timedelta(seconds=90)),
     (uuid.UUID, str(ID), ID),
-    (decimal.Decimal, "0.10", decimal.Decimal("0.10")),
     (decimal.Decimal, "1E+5", decimal.Decimal("1E+5")),
     (bytes, "AP8=", b"\x00\xff"),
     (bytearray, "AP8=", bytearray(b"\x00\xff")),
@@ -695,7 +487,6 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
     (Partial, {}, {}),
     (Extended, {"title": "t", "year": 1}, {"title": "t", "year": 1}),
     (Extended, {"title": "t", "year": 1, "stars": 1.5}, {"title": "t", "year": 1, "stars": 1.5}),
-    (Pair, {"left": 1, "right": "x"}, Pair(1, "x")),
     (Plain, {"a": 1, "b": "x"}, Plain(1, "x")),
     (Renamed, {"firstName": "a", "lastName": "b"}, Renamed("a", "b")),
     (Cat, {"type": "Cat", "meow": 1}, Cat(1)),
@@ -740,7 +531,7 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
     (Literal["a"] | str, "b", "b"),
     (Literal["a"] | int, "a", "a"),
     (Color | str, "red", Color.RED),
-    (Color | str, "green", "green"),
+    (Color | str, "blue", "blue"),
     (str | Color, "red", "red"),
     (Level | str, 2, Level.HIGH),
     (Speed | str, 2.5, Speed.FAST),
@@ -756,65 +547,44 @@ BOTH_WAYS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "wire", "value"), BOTH_WAYS, ids=lambda item: repr(item)[:40])
-def test_a_value_in(annotation: Any, wire: Any, value: Any) -> None:
-    got = load(annotation, loads(dumps(wire)))
-    assert same(got, value), (got, value)
-
-
-@pytest.mark.parametrize(("annotation", "wire", "value"), BOTH_WAYS, ids=lambda item: repr(item)[:40])
-def test_a_value_out(annotation: Any, wire: Any, value: Any) -> None:
-    got = dump(annotation, value)
-    assert same(got, wire), (got, wire)
-
-
-@pytest.mark.parametrize(("annotation", "wire", "value"), BOTH_WAYS, ids=lambda item: repr(item)[:40])
-def test_a_value_fits_its_schema(annotation: Any, wire: Any, value: Any) -> None:
-    assert jsonschema_rs.validator_for(schema_of(annotation), offline=True).is_valid(wire)
-
-
 # Other forms that are taken in.
-@pytest.mark.parametrize(
-    ("annotation", "wire", "value"),
-    [
-        # JSON Schema counts 1.0 as an integer and 1 as a number.
-        (int, 1.0, 1),
-        (int, -0.0, 0),
-        (int, 1e20, 10**20),
-        (float, 1, 1.0),
-        (Level, 2.0, Level.HIGH),
-        (Speed, 1, Speed.SLOW),
-        (Speed | str, 1, Speed.SLOW),
-        (Literal[1], 1.0, 1),
-        (int | str, 1.0, 1),
-        (int | None, 2.0, 2),
-        (float | None, 2, 2.0),
-        (decimal.Decimal, 5, decimal.Decimal(5)),
-        (decimal.Decimal, 0.1, decimal.Decimal("0.1")),
-        (decimal.Decimal, "-.5e3", decimal.Decimal("-.5e3")),
-        (dt.datetime, "2026-07-28T12:00:00Z", dt.datetime(2026, 7, 28, 12, tzinfo=UTC)),
-        (dt.datetime, "2026-07-28t12:00:00z", dt.datetime(2026, 7, 28, 12, tzinfo=UTC)),
-        (dt.datetime, "2026-07-28T12:00:00.5Z", dt.datetime(2026, 7, 28, 12, 0, 0, 500_000, tzinfo=UTC)),
-        (dt.time, "12:00:00Z", dt.time(12, tzinfo=UTC)),
-        (dt.timedelta, "P1DT2H30M", dt.timedelta(days=1, hours=2, minutes=30)),
-        (dt.timedelta, "P1W", dt.timedelta(weeks=1)),
-        (uuid.UUID, str(ID).upper(), ID),
-        (Point, {"x": 1}, Point(1, 0)),
-        (Pair, {"left": 1}, Pair(1)),
-        (Plain, {"a": 1, "new": [1]}, Plain(1)),
-        (Renamed, {"firstName": "a"}, Renamed("a")),
-        (Attr, {"a": 1}, Attr(1)),
-        (Model, {"a": 1}, Model(a=1)),
-        (Node, {"value": 1}, Node(1)),
-        (Box[float], {"item": 1}, Box(1.0)),
-        # Between classes, the one that ignores the fewest members.
-        (Plain | Renamed, {"firstName": "a"}, Renamed("a")),
-        (Point | Named, {"name": "a"}, Named("a")),
-    ],
-    ids=lambda item: repr(item)[:40],
-)
-def test_another_form_in(annotation: Any, wire: Any, value: Any) -> None:
-    got = load(annotation, wire)
+IN: list[tuple[Any, Any, Any]] = [
+    *((row.annotation, row.good, row.python) for row in ROWS),
+    *BOTH_WAYS,
+    # JSON Schema counts 1.0 as an integer and 1 as a number.
+    (int, -0.0, 0),
+    (int, 1e20, 10**20),
+    (Level, 2.0, Level.HIGH),
+    (Speed, 1, Speed.SLOW),
+    (Speed | str, 1, Speed.SLOW),
+    (Literal[1], 1.0, 1),
+    (int | str, 1.0, 1),
+    (int | None, 2.0, 2),
+    (float | None, 2, 2.0),
+    (decimal.Decimal, 5, decimal.Decimal(5)),
+    (decimal.Decimal, 0.1, decimal.Decimal("0.1")),
+    (decimal.Decimal, "-.5e3", decimal.Decimal("-.5e3")),
+    (dt.datetime, "2026-07-28t12:00:00z", dt.datetime(2026, 7, 28, 12, tzinfo=UTC)),
+    (dt.datetime, "2026-07-28T12:00:00.5Z", dt.datetime(2026, 7, 28, 12, 0, 0, 500_000, tzinfo=UTC)),
+    (dt.timedelta, "P1DT2H30M", dt.timedelta(days=1, hours=2, minutes=30)),
+    (dt.timedelta, "P1W", dt.timedelta(weeks=1)),
+    (Pair, {"left": 1}, Pair(1)),
+    (Plain, {"a": 1, "new": [1]}, Plain(1)),
+    (Renamed, {"firstName": "a"}, Renamed("a")),
+    (Attr, {"a": 1}, Attr(1)),
+    (Model, {"a": 1}, Model(a=1)),
+    (Node, {"value": 1}, Node(1)),
+    (Box[float], {"item": 1}, Box(1.0)),
+    # Between classes, the one that ignores the fewest members.
+    (Plain | Renamed, {"firstName": "a"}, Renamed("a")),
+    (Point | Named, {"name": "a"}, Named("a")),
+]
+
+
+@pytest.mark.parametrize(("annotation", "wire", "value"), IN, ids=lambda item: repr(item)[:40])
+def test_a_value_in(annotation: Any, wire: Any, value: Any) -> None:
+    assert jsonschema_rs.validator_for(schema_of(annotation), offline=True).is_valid(wire)
+    got = load(annotation, loads(dumps(wire)))
     assert same(got, value), (got, value)
 
 
@@ -826,27 +596,28 @@ def test_defaults_are_fresh_each_time() -> None:
 
 
 # Other Python values that go out.
-@pytest.mark.parametrize(
-    ("annotation", "value", "wire"),
-    [
-        (float, 1, 1),
-        (int, Level.LOW, 1),
-        (str, Word.YES, "yes"),
-        (list[int], (1, 2), [1, 2]),
-        (tuple[int, ...], [1], [1]),
-        (set[int], frozenset({1}), [1]),
-        (Mapping[str, int], types.MappingProxyType({"a": 1}), {"a": 1}),
-        (Any, Point(1), {"x": 1, "y": 0}),
-        (Any, [Color.RED, ID, b"a", pathlib.Path("p")], ["red", str(ID), "YQ==", "p"]),
-        (Any, {1: "a", Color.RED: (1,)}, {"1": "a", "red": [1]}),
-        (Any, Pair(1), {"left": 1, "right": "r"}),
-        (Any, Model(a=1), {"a": 1, "b": "b"}),
-        (object, Attr(1), {"a": 1, "hidden": "h", "many": []}),
-        (Any, decimal.Decimal("1.50"), "1.50"),
-    ],
-    ids=lambda item: repr(item)[:40],
-)
-def test_another_form_out(annotation: Any, value: Any, wire: Any) -> None:
+OUT: list[tuple[Any, Any, Any]] = [
+    *((row.annotation, row.python, row.out) for row in ROWS),
+    *((annotation, value, wire) for annotation, wire, value in BOTH_WAYS),
+    (float, 1, 1),
+    (int, Level.LOW, 1),
+    (str, Word.YES, "yes"),
+    (list[int], (1, 2), [1, 2]),
+    (tuple[int, ...], [1], [1]),
+    (set[int], frozenset({1}), [1]),
+    (Mapping[str, int], types.MappingProxyType({"a": 1}), {"a": 1}),
+    (Any, Point(1), {"x": 1, "y": 0}),
+    (Any, [Color.RED, ID, b"a", pathlib.Path("p")], ["red", str(ID), "YQ==", "p"]),
+    (Any, {1: "a", Color.RED: (1,)}, {"1": "a", "red": [1]}),
+    (Any, Pair(1), {"left": 1, "right": "r"}),
+    (Any, Model(a=1), {"a": 1, "b": "b"}),
+    (object, Attr(1), {"a": 1, "hidden": "h", "many": []}),
+    (Any, decimal.Decimal("1.50"), "1.50"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "wire"), OUT, ids=lambda item: repr(item)[:40])
+def test_a_value_out(annotation: Any, value: Any, wire: Any) -> None:
     got = dump(annotation, value)
     assert same(got, wire), (got, wire)
 
@@ -854,22 +625,16 @@ def test_another_form_out(annotation: Any, value: Any, wire: Any) -> None:
 # -- wrong values in
 
 WRONG_IN: list[tuple[Any, Any, str]] = [
-    (int, "5", 'expected integer, got string "5"'),
-    (int, 1.5, "expected integer, got number 1.5"),
-    (int, True, "expected integer, got boolean true"),
+    # The table tells where in the arguments of a tool it stands.
+    *((row.annotation, row.bad, re.sub(r"^value(: |\.)?", "", row.message, flags=re.MULTILINE)) for row in ROWS),
     (int, None, "expected integer, got null"),
     (int, [1], "expected integer, got array [1]"),
     (int, {"a": 1}, 'expected integer, got object {"a":1}'),
     (int, "x" * 200, 'expected integer, got string "' + "x" * 78 + "…"),
-    (float, "1", 'expected number, got string "1"'),
     (float, False, "expected number, got boolean false"),
     (float, 10**400, f"the number {'1' + '0' * 78}… is too large for a float"),
-    (str, 1, "expected string, got integer 1"),
     (str, None, "expected string, got null"),
-    (bool, 1, "expected boolean, got integer 1"),
     (bool, "true", 'expected boolean, got string "true"'),
-    (None, 0, "expected null, got integer 0"),
-    (Optional[int], "x", 'expected integer or null, got string "x"'),
     (Union[int, str], None, "expected integer or string, got null"),
     (Union[int, str], 1.5, "expected integer or string, got number 1.5"),
     (Literal["a"], "b", 'expected "a", got string "b"'),
@@ -877,18 +642,14 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
     (Literal[1], True, "expected 1, got boolean true"),
     (Literal[True], 1, "expected true, got integer 1"),
     (Literal[1, "a"], [1], 'expected one of 1, "a", got array [1]'),
-    (Color, "RED", 'expected one of "red", "blue", got string "RED"'),
     (Level, "1", 'expected one of 1, 2, got string "1"'),
     (Level, True, "expected one of 1, 2, got boolean true"),
-    (Level, 3, "expected one of 1, 2, got integer 3"),
     (Shape, [0, 1], 'expected one of "DOT", "LINE", got array [0,1]'),
     (Mixed, True, 'expected one of null, 1, "true", got boolean true'),
     (list[int], "a", 'expected array of integer, got string "a"'),
     (list[int], "[1]", 'expected array of integer, got string "[1]" (JSON text in a string: pass the value itself)'),
     (list[int], {"a": 1}, 'expected array of integer, got object {"a":1}'),
-    (list[int], [1, "a", 2, None], '[1]: expected integer, got string "a"\n[3]: expected integer, got null'),
     (list[list[int]], [[1], [2, "a"]], '[1][1]: expected integer, got string "a"'),
-    (set[int], [1, 2, 1], "expected different elements, got array [1,2,1]"),
     (set[float], [1, 1.0], "expected different elements, got array [1,1.0]"),
     (dict[str, int], [], "expected object of integer, got array []"),
     (dict[str, int], {"a": 1, "b": "x"}, 'b: expected integer, got string "x"'),
@@ -897,13 +658,11 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
         {"a b": "x", "1": None},
         '["a b"]: expected integer, got string "x"\n["1"]: expected integer, got null',
     ),
-    (dict[int, str], {"x": "a"}, 'key "x": expected integer, got string "x"'),
     (dict[int, str], {"01": "a"}, 'key "01": expected integer, got string "01"'),
     (dict[int, str], {"1.0": "a"}, 'key "1.0": expected integer, got string "1.0"'),
     (dict[int, str], {"١": "a"}, 'key "١": expected integer, got string "١"'),
-    (dict[Color, int], {"green": 1}, 'key "green": expected one of "red", "blue", got string "green"'),
+    (dict[Color, int], {"blue": 1}, 'key "blue": expected one of "red", "green", got string "blue"'),
     (tuple[int, str], [1], "expected array of 2 (integer, string), got 1 element"),
-    (tuple[int, str], [1, "a", 2], "expected array of 2 (integer, string), got 3 elements"),
     (tuple[int, str], ["a", 1], '[0]: expected integer, got string "a"\n[1]: expected string, got integer 1'),
     (tuple[()], [1], "expected empty array, got 1 element"),
     (tuple[int, ...], [None], "[0]: expected integer, got null"),
@@ -918,7 +677,6 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
     (bytes, "YQ==\n", 'expected base64 text, got string "YQ==\\n"'),
     (bytes, "é", 'expected base64 text, got string "é"'),
     (bytes, [97], "expected base64 text, got array [97]"),
-    (pathlib.Path, 1, "expected path, got integer 1"),
     (pathlib.Path, "a\0b", "a path cannot hold a NUL"),
     (UserId, "7", 'expected integer, got string "7"'),
     (Point, 1, "expected object Point, got integer 1"),
@@ -946,7 +704,6 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
     (Movie, {"title": "t", "year": 1, "x": 1}, "x: unexpected; Movie has title, year"),
     (Partial, {"a": None}, "a: expected integer, got null"),
     (Pair, {"right": 1}, "left: missing, expected integer\nright: expected string, got integer 1"),
-    (Pair, [1, "a"], 'expected object Pair, got array [1,"a"]'),
     (Plain, {"b": 1}, "a: missing, expected integer\nb: expected string, got integer 1"),
     (Strict, {"a": 1, "b": 1}, "b: unexpected; Strict has a"),
     (Renamed, {"first_name": "a"}, "firstName: missing, expected string"),
@@ -958,7 +715,6 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
         {"_hidden": "x"},
         "a: missing, expected integer\n_hidden: unexpected; Attr has a, hidden, many",
     ),
-    (Model, {}, "a: missing"),
     (Model, 5, "input should be an object, got integer 5"),
     (Model, {"a": "x"}, 'a: input should be a valid integer, unable to parse string as an integer, got string "x"'),
     (
@@ -991,7 +747,6 @@ WRONG_IN: list[tuple[Any, Any, str]] = [
     (Annotated[set[int], annotated_types.MaxLen(1)], [1, 2], "expected at most 1 element, got array [1,2]"),
     (Annotated[tuple[int, ...], annotated_types.MinLen(1)], [], "expected at least 1 element, got array []"),
     (Annotated[dict[str, int], annotated_types.MinLen(1)], {}, "expected at least 1 element, got object {}"),
-    (Annotated[int, pydantic.Field(ge=1, le=5)], 9, "expected integer at most 5, got integer 9"),
     (Annotated[str, pydantic.Field(pattern="^[a-z]+$")], "A", 'expected text matching ^[a-z]+$, got string "A"'),
     # The dollar of JSON Schema is the end of the text; that of Python would let a line end pass.
     (Annotated[str, pydantic.Field(pattern="^[a-z]+$")], "a\n", 'expected text matching ^[a-z]+$, got string "a\\n"'),
@@ -1076,8 +831,8 @@ WRONG_OUT: list[tuple[Any, Any, str]] = [
     (None, 0, "expected null, got integer 0"),
     (Literal["a"], "b", 'expected "a", got string "b"'),
     (Literal[1], True, "expected 1, got boolean true"),
-    (Color, "red", 'expected one of "red", "blue", got string "red"'),
-    (Color, Word.YES, 'expected one of "red", "blue", got string "YES"'),
+    (Color, "red", 'expected one of "red", "green", got string "red"'),
+    (Color, Word.YES, 'expected one of "red", "green", got string "YES"'),
     (list[int], [1, "a"], '[1]: expected integer, got string "a"'),
     (list[str], "abc", 'expected array of string, got string "abc"'),
     (list[int], {1: 2}, "expected array of integer, got object {1: 2}"),

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import AsyncIterator
-from functools import partial
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -16,20 +13,13 @@ import trio
 
 from trio_mcp import HttpError, MCPError, open_client
 
+from .helpers import answers_of_docstring, running
+
 
 @pytest.fixture
-async def program(examples: Path, python: str) -> AsyncIterator[tuple[trio.Process, str]]:
-    command = [python, "-u", str(examples / "mounted.py"), "127.0.0.1:0"]
-    run = partial(trio.run_process, command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    async with trio.open_nursery() as nursery:
-        process: trio.Process = await nursery.start(run)
-        assert process.stdout is not None
-        with trio.fail_after(20):
-            line = b""
-            while not line.endswith(b"\n"):
-                line += await process.stdout.receive_some()
-        yield process, line.decode().strip()
-        nursery.cancel_scope.cancel()
+async def program() -> AsyncIterator[tuple[trio.Process, str]]:
+    async with running("mounted") as found:
+        yield found
 
 
 async def test_the_page_and_the_tools_share_their_state(program: tuple[trio.Process, str]) -> None:
@@ -70,22 +60,8 @@ async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], numb
         assert await process.wait() == 0
 
 
-async def test_the_command_lines_of_its_docstring(
-    program: tuple[trio.Process, str], examples: Path, python: str
-) -> None:
-    _, url = program
-    text = (examples / "mounted.py").read_text()
-    commands = [line.split() for line in text.splitlines() if line.startswith("trio-mcp ")]
-    answers = []
-    for words in commands:
-        words = [word.replace("URL", url) for word in words]
-        done = await trio.run_process(
-            [python, "-m", "trio_mcp", *words[1:]],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, b""), words
-        answers.append(done.stdout.decode())
-    assert answers[0] == "Thank you. You are guest number 2.\n"
-    assert '"Ada"' in answers[1]
+async def test_the_command_lines_of_its_docstring(program: tuple[trio.Process, str]) -> None:
+    answers = await answers_of_docstring("mounted", {"URL": program[1]})
+    assert list(answers) == ["sign", "names"]
+    assert answers["sign"] == "Thank you. You are guest number 2.\n"
+    assert '"Ada"' in answers["names"]

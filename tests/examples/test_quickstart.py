@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,8 @@ import trio
 
 from trio_mcp import InvalidParams, Server, StdioCommand, open_client
 
+from .helpers import answers_of_docstring, load
+
 
 @pytest.fixture
 def file(examples: Path) -> Path:
@@ -20,12 +19,8 @@ def file(examples: Path) -> Path:
 
 
 @pytest.fixture
-def server(file: Path) -> Server[None]:
-    spec = importlib.util.spec_from_file_location("quickstart_example", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.server
+def server() -> Server[None]:
+    return load("quickstart").server
 
 
 @pytest.fixture(params=["memory", "file", "command"])
@@ -85,17 +80,6 @@ async def test_the_countdown_stops_with_its_caller(file: Path) -> None:
             assert (await client.call_tool("add", {"a": 2, "b": 2})).data == 4
 
 
-def test_the_command_lines_of_its_docstring(file: Path) -> None:
-    text = file.read_text()
-    commands = [line.split() for line in text.splitlines() if line.startswith("trio-mcp ")]
-    assert len(commands) == 2
-    answers = []
-    for words in commands:
-        words = [str(file) if word == "examples/quickstart.py" else word for word in words]
-        words = [word.replace("seconds=3", "seconds=1") for word in words]
-        done = subprocess.run(
-            [sys.executable, "-m", "trio_mcp", *words[1:]], capture_output=True, text=True, timeout=30
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        answers.append(done.stdout)
-    assert answers == ["3\n", "Liftoff!\n"]
+async def test_the_command_lines_of_its_docstring(file: Path) -> None:
+    instead = {"examples/quickstart.py": str(file), "seconds=3": "seconds=1"}
+    assert await answers_of_docstring("quickstart", instead) == {"add": "3\n", "countdown": "Liftoff!\n"}

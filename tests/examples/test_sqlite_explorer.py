@@ -3,7 +3,6 @@ really stops."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sqlite3
 import subprocess
@@ -28,6 +27,8 @@ from trio_mcp import (
     open_server,
 )
 
+from .helpers import load
+
 FOREVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c"
 
 SCRIPT = """
@@ -48,12 +49,8 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def module(examples: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("sqlite_explorer_example", examples / "sqlite_explorer.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def module() -> Any:
+    return load("sqlite_explorer")
 
 
 @pytest.fixture(params=["memory", "file", "command"])

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from .packages import find_node, install_packages
+from .serving import Wire
 from .wire_log import Schema
 
 HERE = Path(__file__).parent
@@ -71,21 +72,6 @@ def scripts(npm: Path) -> Path:
     return npm
 
 
-@pytest.fixture(params=["mcp", "typescript"])
-def their_client(request: pytest.FixtureRequest, python: str) -> list[str]:
-    """A command that starts a client of a peer, when what it does and its target are added."""
-    if request.param == "mcp":
-        return [python, str(HERE / "mcp_rounds_client.py")]
-    scripts: Path = request.getfixturevalue("scripts")
-    return [str(request.getfixturevalue("node")), str(scripts / "ts_rounds_client.mjs")]
-
-
-@pytest.fixture
-def ts_server(node: Path, scripts: Path) -> list[str]:
-    """A command that starts the TypeScript server."""
-    return [str(node), str(scripts / "ts_rounds_server.mjs")]
-
-
 @pytest.fixture
 def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file where a server marks when `slow` starts and ends; its name is in MARKS, for child processes."""
@@ -95,33 +81,9 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """Where the tap writes."""
-    return tmp_path / "wire.log"
-
-
-@pytest.fixture
-def tap(log: Path, python: str) -> list[str]:
-    """A command that starts a server with the tap before it, when the server's own command is added."""
-    return [python, str(HERE / "tap.py"), str(log), "--"]
-
-
-@pytest.fixture
-def our_server(tap: list[str], python: str) -> list[str]:
-    """A command that starts our server, tapped."""
-    return [*tap, python, str(HERE / "our_server.py")]
-
-
-@pytest.fixture
-def our_http_server(python: str) -> list[str]:
-    """A command that starts our server on HTTP; with a certificate after it, with TLS."""
-    return [python, str(HERE / "our_server.py"), "--http"]
-
-
-@pytest.fixture
-def http_tap(log: Path, python: str) -> list[str]:
-    """A command that starts a proxy with a tap, when a URL is added."""
-    return [python, str(HERE / "http_tap.py"), str(log)]
+def wire(tmp_path: Path, schema: Schema, certfile: Path, node: Path, scripts: Path) -> Wire:
+    """The wire between a client and a server."""
+    return Wire(tmp_path / "wire.log", schema, certfile, node, scripts)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,22 @@
-"""Programs that print where they listen."""
+"""Programs of these tests, and the wire between them."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from trio_mcp import StdioCommand
 
-__all__ = ["opened", "serving", "tapped", "wait_for"]
+from .wire_log import Message, Schema, read_log
+
+__all__ = ["Wire", "opened", "serving", "wait_for"]
+
+HERE = Path(__file__).parent
 
 
 @contextmanager
@@ -25,18 +32,61 @@ def serving(command: Sequence[str]) -> Iterator[str]:
             process.terminate()
 
 
-@contextmanager
-def tapped(over: str, server: list[str], tap: list[str], http_tap: list[str]) -> Iterator[list[str]]:
-    """What a client is opened on, for a server with a tap before it: a command, or one URL."""
-    if over == "stdio":
-        yield [*tap, *server]
-    else:
-        with serving([*server, "--http"]) as url, serving([*http_tap, url]) as proxy:
-            yield [proxy]
+@dataclass
+class Wire:
+    """What is between a client and a server, written down.
+
+    Attributes:
+        log: Where it is written.
+        schema: What it must agree with.
+        certfile: The certificate of servers on HTTP/2.
+        node: The program that runs `*.mjs`.
+        scripts: Where they are.
+    """
+
+    log: Path
+    schema: Schema
+    certfile: Path
+    node: Path
+    scripts: Path
+
+    def command(self, program: str) -> list[str]:
+        """How to start a program of this folder."""
+        if program.endswith(".mjs"):
+            return [str(self.node), str(self.scripts / program)]
+        return [sys.executable, str(HERE / program)]
+
+    @property
+    def tap(self) -> list[str]:
+        """A command that starts a server with the tap before it, when the server's own command is added."""
+        return [*self.command("tap.py"), str(self.log), "--"]
+
+    @contextmanager
+    def target(self, over: str, program: str) -> Iterator[list[str]]:
+        """What a client is opened on, for a server: a command, or a URL. Over HTTP/2 the client writes the log itself."""
+        server = self.command(program)
+        if over == "stdio":
+            yield [*self.tap, *server]
+        elif over == "http2":
+            with serving([*server, "--http", str(self.certfile)]) as url:
+                yield [url, str(self.certfile), str(self.log)]
+        else:
+            with serving([*server, "--http"]) as url, self.tapped(url) as proxy:
+                yield [proxy]
+
+    def tapped(self, url: str) -> AbstractContextManager[str]:
+        """A proxy with a tap before a server on HTTP/1.1; the value is its URL."""
+        return serving([*self.command("http_tap.py"), str(self.log), url])
+
+    def messages(self) -> list[Message]:
+        """All that was said, and none of it is wrong."""
+        messages = read_log(self.log)
+        assert self.schema.problems(messages) == []
+        return messages
 
 
 def opened(target: list[str]) -> StdioCommand | str:
-    """What our client opens, of what `tapped` gives."""
+    """What our client opens, of what `Wire.target` gives."""
     return target[0] if target[0].startswith("http") else StdioCommand(target)
 
 

@@ -22,12 +22,10 @@ import trio
 from trio_mcp import Change, ConnectionClosed, open_client, serve_http
 
 from .rounds_server import server as our_server
-from .serving import opened, serving, tapped, wait_for
-from .wire_log import Message, Schema, changes, read_log
+from .serving import Wire, opened, wait_for
+from .wire_log import Message, changes, read_log
 
 pytestmark = pytest.mark.timeout(300)
-
-HERE = Path(__file__).parent
 
 HONORED = {"toolsListChanged": True, "resourceSubscriptions": ["note://today"]}
 CHANGED = [["ResourceUpdated", {"uri": "note://today"}]]
@@ -37,33 +35,16 @@ CHANGES = [
 ]
 
 
-@pytest.fixture(params=["mcp", "typescript"])
-def their_server(request: pytest.FixtureRequest) -> list[str]:
-    """A command that starts a server of a peer, which ends in order at SIGTERM."""
-    if request.param == "typescript":
-        command: list[str] = request.getfixturevalue("ts_server")
-        return command
-    return [str(request.getfixturevalue("python")), str(HERE / "mcp_listen_server.py")]
+each_client = pytest.mark.parametrize("client", ["mcp_rounds_client.py", "ts_rounds_client.mjs"])
+# They end in order at SIGTERM.
+each_server = pytest.mark.parametrize("server", ["mcp_listen_server.py", "ts_rounds_server.mjs"])
 
 
 @pytest.fixture(params=["stdio", "http", "http2"])
-def target(
-    request: pytest.FixtureRequest,
-    python: str,
-    tap: list[str],
-    http_tap: list[str],
-    certfile: Path,
-    marks: Path,
-    log: Path,
-) -> Iterator[list[str]]:
-    """What a client is opened on, for our server. Over HTTP/2 the client writes the log itself."""
-    ours = [python, str(HERE / "rounds_server.py")]
-    if request.param == "http2":
-        with serving([*ours, "--http", str(certfile)]) as url:
-            yield [url, str(certfile), str(log)]
-    else:
-        with tapped(request.param, ours, tap, http_tap) as command:
-            yield command
+def target(request: pytest.FixtureRequest, wire: Wire, marks: Path) -> Iterator[list[str]]:
+    """What a client is opened on, for our server."""
+    with wire.target(request.param, "rounds_server.py") as found:
+        yield found
 
 
 @contextmanager
@@ -130,38 +111,38 @@ def check_end(messages: list[Message], name: str, *told: list[Any]) -> None:
     ]
 
 
+@each_client
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_their_client_hears_that_our_server_ends(
-    number: signal.Signals, their_client: list[str], target: list[str], log: Path, schema: Schema
+    number: signal.Signals, client: str, target: list[str], wire: Wire
 ) -> None:
-    with started([*their_client, "end", *target]) as client:
-        said = first(client)
+    with started([*wire.command(client), "end", *target]) as process:
+        said = first(process)
         os.kill(said["process"], number)
-        assert rest(client) == {"changes": CHANGED, "ended": "gracefully"}
+        assert rest(process) == {"changes": CHANGED, "ended": "gracefully"}
     assert said["honored"] == HONORED
-    messages = read_log(log)
+    messages = wire.messages()
     # Where the end of the response does not say it, there is a notification as well (basic/patterns/cancellation).
     check_end(messages, "rounds", *([] if is_url(target) else [["notifications/cancelled", None]]))
-    assert schema.problems(messages) == []
 
 
-def test_their_client_loses_our_server(their_client: list[str], target: list[str], log: Path, schema: Schema) -> None:
-    with started([*their_client, "end", *target]) as client:
-        said = first(client)
-        assert wait_for(partial(has_told, log))
+@each_client
+def test_their_client_loses_our_server(client: str, target: list[str], wire: Wire) -> None:
+    with started([*wire.command(client), "end", *target]) as process:
+        said = first(process)
+        assert wait_for(partial(has_told, wire.log))
         os.kill(said["process"], signal.SIGKILL)
-        assert rest(client) == {"changes": CHANGED, "ended": "lost"}
-    messages = read_log(log)
+        assert rest(process) == {"changes": CHANGED, "ended": "lost"}
+    messages = read_log(wire.log)
     assert changes(messages) == CHANGES
     assert ends(messages) == []
     # Over HTTP the client closes its side, too, which the log takes for a cancellation.
     lost = [] if is_url(target) else [f"client: request {key} was not answered" for key in listens(messages)]
-    assert wait_for(lambda: schema.problems(read_log(log)) == lost)
+    assert wait_for(lambda: wire.schema.problems(read_log(wire.log)) == lost)
 
 
-async def test_their_client_hears_that_our_server_is_cancelled(
-    their_client: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
+@each_client
+async def test_their_client_hears_that_our_server_is_cancelled(client: str, wire: Wire, marks: Path) -> None:
     async with trio.open_nursery() as nursery:
         serving_scope = trio.CancelScope()
 
@@ -174,21 +155,19 @@ async def test_their_client_hears_that_our_server_is_cancelled(
                 inner.cancel_scope.cancel()
 
         url = await nursery.start(serve)
-        with serving([*http_tap, url]) as tapped_url, started([*their_client, "end", tapped_url]) as client:
-            said = await trio.to_thread.run_sync(first, client)
+        with wire.tapped(url) as tapped_url, started([*wire.command(client), "end", tapped_url]) as process:
+            said = await trio.to_thread.run_sync(first, process)
             serving_scope.cancel()
-            assert await trio.to_thread.run_sync(rest, client) == {"changes": CHANGED, "ended": "gracefully"}
+            assert await trio.to_thread.run_sync(rest, process) == {"changes": CHANGED, "ended": "gracefully"}
     assert said["process"] == os.getpid()
-    messages = read_log(log)
+    messages = wire.messages()
     check_end(messages, "rounds")
-    assert schema.problems(messages) == []
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_our_client_hears_that_their_server_ends(
-    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
-    with tapped(over, their_server, tap, http_tap) as target:
+@each_server
+async def test_our_client_hears_that_their_server_ends(over: str, server: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, server) as target:
         async with open_client(opened(target)) as client:
             process = int((await client.call_tool("process_id", raise_on_error=True)).text)
             async with client.listen(tools=True, uris=["note://today"]) as listening:
@@ -197,26 +176,24 @@ async def test_our_client_hears_that_their_server_ends(
                 os.kill(process, signal.SIGTERM)
                 with trio.fail_after(20):
                     assert [change async for change in listening] == [Change("resource", "note://today")]
-    messages = read_log(log)
+    messages = wire.messages()
     check_end(messages, "theirs")
-    assert schema.problems(messages) == []
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_our_client_loses_their_server(
-    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path
-) -> None:
-    with tapped(over, their_server, tap, http_tap) as target:
+@each_server
+async def test_our_client_loses_their_server(over: str, server: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, server) as target:
         async with open_client(opened(target)) as client:
             process = int((await client.call_tool("process_id", raise_on_error=True)).text)
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 await client.call_tool("touch", {"uri": "note://today"}, raise_on_error=True)
-                assert await trio.to_thread.run_sync(wait_for, partial(has_told, log))
+                assert await trio.to_thread.run_sync(wait_for, partial(has_told, wire.log))
                 os.kill(process, signal.SIGKILL)
                 with trio.fail_after(20):
                     assert await anext(listening) == Change("resource", "note://today")
                     with pytest.raises(ConnectionClosed):
                         await anext(listening)
-    messages = read_log(log)
+    messages = read_log(wire.log)
     assert changes(messages) == CHANGES
     assert ends(messages) == []

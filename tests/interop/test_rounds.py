@@ -15,12 +15,10 @@ import trio
 
 from trio_mcp import MissingClientCapability, open_client
 
-from .serving import opened, tapped
-from .wire_log import REVISION, Message, Schema, changes, methods, read_log, results
+from .serving import Wire, opened
+from .wire_log import REVISION, Message, changes, methods, read_log, results
 
 pytestmark = pytest.mark.timeout(300)
-
-HERE = Path(__file__).parent
 
 FORMS: dict[str, dict[str, Any]] = {
     "Who goes to Rome?": {"name": "Ada", "age": 36},
@@ -59,19 +57,9 @@ CHANGES = [
 ]
 
 
-@pytest.fixture(params=["mcp", "typescript"])
-def their_server(request: pytest.FixtureRequest) -> list[str]:
-    """A command that starts a server of a peer."""
-    if request.param == "typescript":
-        command: list[str] = request.getfixturevalue("ts_server")
-        return command
-    return [str(request.getfixturevalue("python")), str(HERE / "mcp_rounds_server.py")]
-
-
-@pytest.fixture(params=["stdio", "http"])
-def over(request: pytest.FixtureRequest) -> str:
-    """The transport."""
-    return str(request.param)
+each_transport = pytest.mark.parametrize("over", ["stdio", "http"])
+each_client = pytest.mark.parametrize("client", ["mcp_rounds_client.py", "ts_rounds_client.mjs"])
+each_server = pytest.mark.parametrize("server", ["mcp_rounds_server.py", "ts_rounds_server.mjs"])
 
 
 def run(command: list[str]) -> Any:
@@ -100,54 +88,39 @@ def retries(messages: list[Message]) -> list[dict[str, Any]]:
     return [answer for answer in found if answer]
 
 
-def test_their_client_answers_our_server(
-    over: str,
-    their_client: list[str],
-    python: str,
-    tap: list[str],
-    http_tap: list[str],
-    marks: Path,
-    log: Path,
-    schema: Schema,
-) -> None:
-    with tapped(over, [python, str(HERE / "rounds_server.py")], tap, http_tap) as target:
-        assert run([*their_client, "ask", *target]) == ANSWERED
+@each_transport
+@each_client
+def test_their_client_answers_our_server(over: str, client: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, "rounds_server.py") as target:
+        assert run([*wire.command(client), "ask", *target]) == ANSWERED
     # One run for each of four questions and one to the end; what stands in `once` ran in the first of them only.
     assert marked(marks) == ["run", "reserve", "run", "run", "run", "run"]
-    messages = read_log(log)
+    messages = wire.messages()
     calls = plan_calls(messages)
     assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 1, 1, 1]
     states = [result["requestState"] for result in results(messages, "input_required")]
     assert [params.get("requestState") for params in calls] == [None, *states[:4]]
     assert not any("4711" in state or "Ada" in state for state in states)
-    assert schema.problems(messages) == []
 
 
-def test_their_client_listens_to_our_server(
-    over: str,
-    their_client: list[str],
-    python: str,
-    tap: list[str],
-    http_tap: list[str],
-    marks: Path,
-    log: Path,
-    schema: Schema,
-) -> None:
-    with tapped(over, [python, str(HERE / "rounds_server.py")], tap, http_tap) as target:
-        assert run([*their_client, "listen", *target]) == HEARD
-    messages = read_log(log)
+@each_transport
+@each_client
+def test_their_client_listens_to_our_server(over: str, client: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, "rounds_server.py") as target:
+        assert run([*wire.command(client), "listen", *target]) == HEARD
+    messages = read_log(wire.log)
     assert "subscriptions/listen" in methods(messages)
     assert changes(messages) == CHANGES
-    problems = schema.problems(messages)
-    if over == "http" and their_client[1].endswith(".mjs"):
+    problems = wire.schema.problems(messages)
+    if over == "http" and client.endswith(".mjs"):
         # It closes the response, and says so in a POST of its own, too: on another connection, which the log cannot join.
         assert problems.pop().startswith("client: cancels a request that was never made: ")
     assert problems == []
 
 
-async def test_our_client_answers_their_server(
-    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
+@each_transport
+@each_server
+async def test_our_client_answers_their_server(over: str, server: str, wire: Wire, marks: Path) -> None:
     asked: list[Any] = []
 
     async def elicit(params: dict[str, Any]) -> dict[str, Any] | bool:
@@ -162,7 +135,7 @@ async def test_our_client_answers_their_server(
         asked.append("roots")
         return ROOTS
 
-    with tapped(over, their_server, tap, http_tap) as target:
+    with wire.target(over, server) as target:
         async with open_client(opened(target), on_elicit=elicit, on_sample=sample, roots=roots) as client:
             result = (await client.call_tool("plan", {"place": "Rome"}, raise_on_error=True)).structured_content
             declined = (await client.call_tool("ask_once", raise_on_error=True)).text
@@ -178,24 +151,22 @@ async def test_our_client_answers_their_server(
     assert sorted(asked[1:3], key=str) == sorted([SURE_ASKED, VERSE_ASKED], key=str)
     assert asked[3:] == ["roots", REALLY_ASKED]
     assert marked(marks) == ["run"]
-    messages = read_log(log)
+    messages = wire.messages()
     calls = plan_calls(messages)
     assert [len(params.get("inputResponses", {})) for params in calls] == [0, 1, 2, 1]
     states = [result.get("requestState") for result in results(messages, "input_required")]
     assert [params.get("requestState") for params in calls] == [None, *states[:3]]
-    assert schema.problems(messages) == []
 
 
-async def test_our_client_is_asked_by_all_that_may_ask(
-    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
+@each_transport
+async def test_our_client_is_asked_by_all_that_may_ask(over: str, wire: Wire, marks: Path) -> None:
     asked: list[Any] = []
 
     def elicit(params: dict[str, Any]) -> dict[str, Any] | bool:
         asked.append([params["mode"], params["message"], params.get("url")])
         return {"name": "Ada"} if params["mode"] == "form" else True
 
-    with tapped(over, ts_server, tap, http_tap) as target:
+    with wire.target(over, "ts_rounds_server.mjs") as target:
         async with open_client(opened(target), on_elicit=elicit) as client:
             resource = (await client.read_resource("note://mine")).to_wire()["contents"]
             prompt = (await client.get_prompt("letter")).to_wire()["messages"]
@@ -209,7 +180,7 @@ async def test_our_client_is_asked_by_all_that_may_ask(
         ["form", "To whom?", None],
         ["url", "Please pay.", "https://pay.example/1"],
     ]
-    messages = read_log(log)
+    messages = wire.messages()
     questions = results(messages, "input_required")
     # With questions there is no state here, and where there is a state there are no questions.
     assert [sorted({*question} & {"inputRequests", "requestState"}) for question in questions] == [
@@ -217,28 +188,25 @@ async def test_our_client_is_asked_by_all_that_may_ask(
         ["requestState"],
     ]
     assert [sorted(members) for members in retries(messages)] == [*[["inputResponses"]] * 3, ["requestState"]]
-    assert schema.problems(messages) == []
 
 
-async def test_our_client_cannot_be_asked(
-    over: str, ts_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
-    with tapped(over, ts_server, tap, http_tap) as target:
+@each_transport
+async def test_our_client_cannot_be_asked(over: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, "ts_rounds_server.mjs") as target:
         async with open_client(opened(target), on_sample=lambda params: "O Rome!") as client:
             plan = {"name": "plan", "arguments": {"place": "Rome"}}
             for method, params in (("tools/call", plan), ("prompts/get", {"name": "letter"})):
                 with pytest.raises(MissingClientCapability) as caught:
                     await client.request(method, params)
                 assert caught.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-    messages = read_log(log)
+    messages = wire.messages()
     assert results(messages, "input_required") == []
-    assert schema.problems(messages) == []
 
 
-async def test_our_client_listens_to_their_server(
-    over: str, their_server: list[str], tap: list[str], http_tap: list[str], marks: Path, log: Path, schema: Schema
-) -> None:
-    with tapped(over, their_server, tap, http_tap) as target:
+@each_transport
+@each_server
+async def test_our_client_listens_to_their_server(over: str, server: str, wire: Wire, marks: Path) -> None:
+    with wire.target(over, server) as target:
         async with open_client(opened(target)) as client:
             before = {tool.name for tool in await client.list_tools()}
             async with client.listen(tools=True, uris=["note://today"]) as listening:
@@ -256,6 +224,5 @@ async def test_our_client_listens_to_their_server(
             ]
             assert {tool.name for tool in await client.list_tools()} - before == {"shoot"}
             assert (await client.call_tool("shoot")).text == "I am shoot"
-    messages = read_log(log)
+    messages = wire.messages()
     assert changes(messages) == CHANGES
-    assert schema.problems(messages) == []

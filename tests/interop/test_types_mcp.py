@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from ..types_server import ROWS
-from .wire_log import Schema, read_log
+from .serving import Wire
 
 pytestmark = pytest.mark.timeout(300)
 
-HERE = Path(__file__).parent
 
-
-def test_type_table(python: str, tap: list[str], log: Path, schema: Schema) -> None:
+def test_type_table(python: str, wire: Wire) -> None:
     calls = [(row.name, {"value": value}) for row in ROWS for value in (row.good, row.bad)]
-    command = [python, str(HERE / "mcp_calls.py"), *tap, python, str(HERE.parent / "types_server.py")]
+    command = [*wire.command("mcp_calls.py"), *wire.tap, python, str(Path(__file__).parent.parent / "types_server.py")]
     done = subprocess.run(command, input=json.dumps(calls), stdout=subprocess.PIPE, text=True, timeout=50, check=True)
     got = json.loads(done.stdout)
     assert {tool["name"]: tool["inputSchema"] for tool in got["tools"]} == {row.name: row.input_schema for row in ROWS}
@@ -30,4 +28,4 @@ def test_type_table(python: str, tap: list[str], log: Path, schema: Schema) -> N
     assert [(result["isError"], result["content"]) for result in bad] == [
         (True, [{"type": "text", "text": row.refusal}]) for row in ROWS
     ]
-    assert schema.problems(read_log(log)) == []
+    wire.messages()

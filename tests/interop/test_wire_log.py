@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .serving import Wire
 from .wire_log import Message, Schema, read_log
 
 pytestmark = pytest.mark.timeout(300)
@@ -216,13 +216,13 @@ def test_not_json(schema: Schema, text: str) -> None:
     assert schema.problems([Message("server", 0, 1, text)]) == [f"server: not JSON: {text}"]
 
 
-def test_tap_changes_nothing(tap: list[str], log: Path, python: str) -> None:
+def test_tap_changes_nothing(wire: Wire, python: str) -> None:
     program = "import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data[::-1]); sys.exit(3)"
     done = subprocess.run(
-        [*tap, python, "-c", program], input=b"one\n\xfftwo\n\nthree", capture_output=True, timeout=30, check=False
+        [*wire.tap, python, "-c", program], input=b"one\n\xfftwo\n\nthree", capture_output=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, b"eerht\n\nowt\xff\neno", b"")
-    assert [(message.sender, message.text) for message in read_log(log)] == [
+    assert [(message.sender, message.text) for message in read_log(wire.log)] == [
         ("client", "one"),
         ("client", "\\xfftwo"),
         ("client", ""),

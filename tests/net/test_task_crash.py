@@ -14,11 +14,12 @@ import httpx2
 import pytest
 import trio
 
+from ..scaled import scaled
 from .helpers import Running
 from .servers.task_tools import expected
 from .task_client import FINAL, INTERRUPTED, Process, TaskClient, server_process, text_of
 
-ROUNDS = int(os.environ.get("TASK_KILL_ROUNDS", "2"))
+ROUNDS = scaled(2)
 """Each takes some seconds."""
 SEED = int(os.environ.get("TASK_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 TASKS = 220

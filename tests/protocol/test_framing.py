@@ -48,12 +48,8 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 
 @given(STREAMS, st.lists(st.integers(0, 10_000), max_size=12))
 def test_cuts_do_not_matter(stream: bytes, places: list[int]) -> None:
-    assert feed(cut(stream, places)) == lines_of(stream)
-
-
-@given(STREAMS)
-def test_byte_by_byte_is_the_same(stream: bytes) -> None:
-    assert feed([stream[at : at + 1] for at in range(len(stream))]) == lines_of(stream)
+    for chunks in (cut(stream, places), [stream[at : at + 1] for at in range(len(stream))]):
+        assert feed(chunks) == lines_of(stream)
 
 
 @given(STREAMS, STREAMS)

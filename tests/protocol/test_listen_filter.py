@@ -14,6 +14,8 @@ from trio_mcp.protocol.listening import ListenFilter, agree
 from trio_mcp.scopes.notices import Notice, Notices, Subscription
 from trio_mcp.testing import open_raw, request
 
+from ..scaled import scaled
+
 UPDATED = "notifications/resources/updated"
 KINDS = ["tools", "prompts", "resources"]
 # URIs that differ by little: nothing is normalized, and nothing is a pattern or a prefix.
@@ -175,7 +177,7 @@ WIRE = st.fixed_dictionaries(
 CHANGES = st.sampled_from(KINDS) | st.tuples(URIS)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(WIRE, st.sets(st.sampled_from(KINDS)), st.lists(st.lists(CHANGES, max_size=6), max_size=4))
 async def test_the_wire_says_what_the_model_says(
     requested: dict[str, Any], kinds: set[str], bursts: list[list[str | tuple[str]]]

@@ -17,6 +17,8 @@ from trio_mcp.protocol.envelope import Request
 from trio_mcp.protocol.http import check_mirror, encode_value, mirror_headers
 from trio_mcp.protocol.param_headers import HeaderParam, check_params, header_params, param_headers
 
+from ..scaled import scaled
+
 VERSION = "2026-07-28"
 METHODS = st.sampled_from([("tools/call", "name"), ("prompts/get", "name"), ("resources/read", "uri")])
 TEXT = st.one_of(
@@ -179,7 +181,7 @@ def told(params: tuple[HeaderParam, ...], given: Any) -> list[Any]:
     return out
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(st.data())
 def test_arguments_of_any_shape_are_accepted_as_they_were_mirrored_and_no_others(data: st.DataObject) -> None:
     schema = distinct(data.draw(schemas()), set())
@@ -247,7 +249,7 @@ def spelled(draw: st.DrawFn, value: int) -> bytes:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(KINDS["integer"], st.data())
 def test_an_integer_is_compared_as_a_number(value: int, data: st.DataObject) -> None:
     raw = data.draw(spelled(value))

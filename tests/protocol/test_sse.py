@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from trio_mcp.protocol.sse import COMMENT, Event, EventTooLarge, SSEParser, encode_event
 
+from ..scaled import scaled
+
 LARGE = 1 << 20
 
 
@@ -110,7 +112,7 @@ def test_streams(stream: bytes, expected: list[Event]) -> None:
     assert parse(*in_bytes(stream)) == expected
 
 
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 @given(STREAMS, st.lists(st.integers(0, 200), max_size=8))
 def test_events_are_those_of_the_rules_however_the_bytes_are_cut(stream: bytes, cuts: list[int]) -> None:
     whole = SSEParser(LARGE)

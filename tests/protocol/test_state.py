@@ -112,18 +112,14 @@ def test_no_text_does_more_than_be_refused(state: str) -> None:
         open_state(state, [KEY], NOW, BOUND)
 
 
-@pytest.mark.parametrize("state", ["", "!", "é", "AQ", "A" * 5, "A" * 400, seal({})[:-4], seal({}) + "AAAA"])
+# A sealed state is another one each time, so those made of one need names of their own.
+CUT, LONGER = pytest.param(seal({})[:-4], id="cut"), pytest.param(seal({}) + "AAAA", id="longer")
+
+
+@pytest.mark.parametrize("state", ["", "!", "é", "AQ", "A" * 5, "A" * 400, CUT, LONGER])
 def test_text_that_was_never_a_state_is_refused(state: str) -> None:
     with pytest.raises(InvalidParams, match="requestState"):
         open_state(state, [KEY], NOW, BOUND)
-
-
-def test_it_expires() -> None:
-    state = seal({"user": 1}, expires=NOW + 60)
-    assert open_state(state, [KEY], NOW + 59.9, BOUND) == {"user": 1}
-    for late in (60, 61, 10**6):
-        with pytest.raises(InvalidParams, match="expired"):
-            open_state(state, [KEY], NOW + late, BOUND)
 
 
 @given(st.integers(0, 2**43), st.integers(-3, 3) | st.integers(-(2**43), 2**43))

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from trio_mcp.limits import Limits
 from trio_mcp.protocol.uri_template import BadTemplate, Climbs, UriTemplate
 
+from ..scaled import scaled
+
 Values = dict[str, str | list[str]]
 ROOMY = Limits(uri_bytes=1_000_000)
 
@@ -186,7 +188,7 @@ def test_what_anybody_expands_is_read_back(form: str) -> None:
         UriTemplate(start + form + end) for end in ("", "/end", "?end=1", "#end", ".txt") if end == "" or form[0] == "{"
     ]
 
-    @settings(max_examples=50)
+    @settings(max_examples=scaled(50))
     @given(st.sampled_from(made), values_of(made[0], segment))
     def check(template: UriTemplate, values: Values) -> None:
         uri = rfc_expand(template.text, values)
@@ -203,7 +205,7 @@ def test_whatever_climbs_is_refused_however_it_was_expanded(form: str) -> None:
     pieces = st.sampled_from(["..", ".", "/", "\\", "%2e", "%2F", "%5c", "%00", "%25", "\0", "a", "é"])
     hostile = st.lists(pieces, max_size=6).map("".join)
 
-    @settings(max_examples=50)
+    @settings(max_examples=scaled(50))
     @given(values_of(template, hostile))
     def check(values: Values) -> None:
         flat = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from trio_mcp.limits import Limits
 from trio_mcp.protocol.uri_template import BadTemplate, Climbs, UriTemplate
 
+from ..scaled import scaled
+
 Values = dict[str, str | list[str]]
 
 # -- expanding then matching
@@ -94,7 +96,7 @@ def cases(draw: st.DrawFn) -> tuple[UriTemplate, Values]:
     return template, values
 
 
-@settings(max_examples=500)
+@settings(max_examples=scaled(500))
 @given(cases())
 def test_what_expand_wrote_match_reads_back(case: tuple[UriTemplate, Values]) -> None:
     template, values = case
@@ -260,7 +262,7 @@ def test_a_value_that_may_span_is_the_handlers_to_check() -> None:
             UriTemplate("file:///{?x}").match(f"file:///?x={raw}")
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(st.text(st.sampled_from("./\\%25eEfFcC0a"), min_size=1, max_size=12))
 def test_no_value_that_reaches_a_handler_climbs(raw: str) -> None:
     template = UriTemplate("file:///notes/{x}")

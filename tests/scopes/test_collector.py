@@ -225,66 +225,37 @@ async def test_the_bound_counts_from_the_end_of_the_block_when_that_comes_later(
 # -- errors
 
 
-async def test_a_task_that_crashes_ends_the_block_and_everything_else(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("block", "leave", "then"),
+    [
+        (100, 1, [(2, "leave"), (3, "left done"), (3, "block cancelled")]),
+        (100, 1e9, [(2, "leave"), (2 + SETTLE, "left cancelled"), (2 + SETTLE, "block cancelled")]),
+        (0, 0, [(2, "leave"), (2, "left done")]),
+        (0, 1e9, [(2, "leave"), (DRAIN + SETTLE, "left cancelled")]),
+    ],
+    ids=[
+        "in the block",
+        "in the block, leaving takes too long",
+        "in the drain",
+        "in the drain, leaving takes too long",
+    ],
+)
+async def test_a_task_that_crashes_ends_everything_else_and_its_error_is_not_lost(
+    autojump_clock: MockClock, block: float, leave: float, then: list[tuple[float, str]]
+) -> None:
     diary = Diary()
 
     async def crash() -> None:
         await trio.sleep(2)
-        raise ValueError("of a task")
-
-    with pytest.raises(ValueError, match="of a task"):
-        async with collector(diary.around(leave=1)) as nursery:
-            nursery.start_soon(diary.work, "other", 100)
-            nursery.start_soon(crash)
-            await diary.work("block", 100)
-    assert diary.entries[1:] == [
-        (2, "other cancelled"),
-        (2, "leave"),
-        (3, "left done"),
-        (3, "block cancelled"),
-    ]
-
-
-async def test_leaving_around_after_a_crash_has_no_longer_than_the_bound(autojump_clock: MockClock) -> None:
-    diary = Diary()
-
-    async def crash() -> None:
         raise ValueError("of a task")
 
     with pytest.raises(ValueError, match="of a task"), trio.fail_after(1000):
-        async with collector(diary.around(leave=1e9)) as nursery:
-            await trio.sleep(2)
-            nursery.start_soon(crash)
-            await trio.sleep_forever()
-    assert diary.entries[1:] == [(2, "leave"), (2 + SETTLE, "left cancelled")]
-
-
-async def test_a_task_that_crashes_while_it_drains_ends_the_others(autojump_clock: MockClock) -> None:
-    diary = Diary()
-
-    async def crash() -> None:
-        await trio.sleep(2)
-        raise ValueError("of a task")
-
-    with pytest.raises(ValueError, match="of a task"):
-        async with collector(diary.around()) as nursery:
+        async with collector(diary.around(leave=leave)) as nursery:
             nursery.start_soon(diary.work, "other", 100)
             nursery.start_soon(crash)
-    assert diary.entries[1:] == [(2, "other cancelled"), (2, "leave"), (2, "left done")]
-
-
-async def test_an_error_is_not_lost_when_leaving_around_takes_too_long(autojump_clock: MockClock) -> None:
-    diary = Diary()
-
-    async def crash() -> None:
-        await trio.sleep(2)
-        raise ValueError("of a task")
-
-    with pytest.raises(ValueError, match="of a task"):
-        async with collector(diary.around(leave=1e9)) as nursery:
-            nursery.start_soon(diary.work, "other", 100)
-            nursery.start_soon(crash)
-    assert diary.entries[1:] == [(2, "other cancelled"), (2, "leave"), (13, "left cancelled")]
+            if block:
+                await diary.work("block", block)
+    assert diary.entries[1:] == [(2, "other cancelled"), *then]
 
 
 async def test_an_error_on_entering_comes_out_as_it_is_and_nothing_begins(autojump_clock: MockClock) -> None:

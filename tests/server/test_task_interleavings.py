@@ -19,6 +19,8 @@ from trio_mcp.protocol.tasks import TASKS
 from trio_mcp.scopes.call import Call, Settlement
 from trio_mcp.server.engine import Engine, open_engine
 
+from ..scaled import scaled
+
 LIMITS = Limits(drain_timeout=1.0, task_settle=3.0, task_retry=0.2, task_flush=0.05, task_sweep=0.5)
 WINDOW = 0.1
 META = {
@@ -238,7 +240,7 @@ EXPECTED = {"value": "completed", "tool error": "completed", "crash": "completed
     failing=st.frozensets(st.integers(1, 12), max_size=4),
     life=st.sampled_from([0.05, 0.1, 0.2, 0.35, 1.5, 6.0]),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=scaled(300))
 def test_every_call_ends_once(
     plan: list[Plan], starts: list[float], inline: int, delay: float, failing: frozenset[int], life: float
 ) -> None:

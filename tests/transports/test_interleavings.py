@@ -15,44 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Limits, Server, ToolError
+from trio_mcp import Limits
 from trio_mcp.testing import RawPeer, open_raw, request
+
+from ..scaled import scaled
+from .model import Handlers, make_server
 
 DRAIN = 2.0
 # The queue has room for every id, so that a cancel is always read at once and the model knows what it meets.
 LIMITS = Limits(connection_running=3, connection_waiting=8, drain_timeout=DRAIN, request_timeout=20, write_buffer=2_000)
-
-
-@dataclass
-class Handlers:
-    """What the handlers went through, by the tag of the call."""
-
-    started: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
-
-
-def make_server(seen: Handlers) -> Server[Any]:
-    server = Server("model", version="1", limits=LIMITS)
-
-    @server.tool
-    async def work(tag: int, seconds: float, size: int, ctx: Context) -> str:
-        seen.started.append(tag)
-        try:
-            await ctx.report_progress(1)
-            if seconds:
-                await trio.sleep(seconds)
-            await ctx.report_progress(2)
-        finally:
-            seen.finished.append(tag)
-        return "x" * size
-
-    @server.tool
-    async def fail(tag: int) -> str:
-        seen.started.append(tag)
-        seen.finished.append(tag)
-        raise ToolError(str(tag))
-
-    return server
 
 
 ids = st.sampled_from([1, 2, "1", "2", 0, -7, "", 2**53 + 1])
@@ -95,7 +66,7 @@ class Model:
 
 async def play(actions: list[Any], ending: str, cuts: list[int]) -> None:
     seen, model = Handlers(), Model()
-    async with open_raw(make_server(seen)) as peer, trio.open_nursery() as nursery:
+    async with open_raw(make_server(seen, LIMITS)) as peer, trio.open_nursery() as nursery:
         nursery.start_soon(listen, peer, model)
         for tag, action in enumerate(actions):
             await perform(peer, model, tag, action, cuts)
@@ -175,7 +146,7 @@ async def send_in_pieces(peer: RawPeer, message: Any, cuts: list[int]) -> None:
     await peer.send_bytes(data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(
     actions=st.lists(requests | requests | cancels | pauses, max_size=25),
     ending=endings,

@@ -308,9 +308,13 @@ class Peer:
     async def answer(self, verb: str = "POST") -> Answer:
         """Read a whole response."""
         answer = await self.head(verb)
+        await self.rest(answer)
+        return answer
+
+    async def rest(self, answer: Answer) -> None:
+        """Read a body to its end."""
         while await self.more(answer) is not None:
             pass
-        return answer
 
     async def answers(self) -> list[Answer]:
         """Read responses until the server closes the connection."""
@@ -341,7 +345,13 @@ class Peer:
 
 
 class Site:
-    """An endpoint, and connections to it."""
+    """An endpoint, and connections to it.
+
+    Attributes:
+        log: What its handlers went through, if somebody keeps it.
+    """
+
+    log: Log
 
     def __init__(self, engine: Engine, endpoint: Endpoint, nursery: trio.Nursery) -> None:
         self.engine = engine

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from ...scaled import scaled
 from .helpers import IDLE, Answer, Log, Peer, call, http, in_chunks, make, open_site
 
 LIMITS: dict[str, Any] = {"message_bytes": 4_000, "head_bytes": 2_000, "read_ahead": 8_000}
@@ -107,7 +108,7 @@ def check(data: bytes, answers: list[Answer], log: Log) -> None:
 # -- anything
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(st.binary(max_size=400), st.sampled_from([1, 7, 1 << 20]))
 def test_random_bytes(data: bytes, size: int) -> None:
     answers, log = run(*cut(data, size))
@@ -156,7 +157,7 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(st.lists(TOKENS, max_size=20).map(b"".join), st.sampled_from([1, 50, 1 << 20]))
 def test_pieces_of_requests_in_any_order(data: bytes, size: int) -> None:
     answers, log = run(*cut(data, max(size, len(data) // 500)))
@@ -175,7 +176,7 @@ MUTATIONS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(MUTATIONS, st.booleans())
 def test_mutated_requests(mutations: list[tuple[int, str, bytes]], twice: bool) -> None:
     data = VALID
@@ -194,7 +195,7 @@ def test_mutated_requests(mutations: list[tuple[int, str, bytes]], twice: bool) 
     check(data, answers, log)
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.integers(0, len(VALID)), st.integers(1, 100))
 def test_a_request_that_stops_anywhere(place: int, size: int) -> None:
     answers, log = run(*cut(VALID[:place], size))
