@@ -19,6 +19,7 @@ from trio_mcp import (
     ProtocolError,
     RequestTimeout,
     Server,
+    Task,
     TaskState,
     form_question,
     open_client,
@@ -91,7 +92,9 @@ async def test_keys_are_never_used_again(autojump_clock: Any) -> None:
         assert list((await task.refresh()).requests) == ["elicit-1~2"]
         await task.answer({"elicit-1": accept(count=1), "stray": {}})
         assert list((await task.refresh()).requests) == ["elicit-1~2"]
-        await task.answer({"elicit-1~2": accept(count=2)})
+        await task.answer({"elicit-1~2": accept(count="two")})
+        assert list((await task.refresh()).requests) == ["elicit-1~3"]
+        await task.answer({"elicit-1~3": accept(count=2)})
         await trio.sleep(0.1)
         assert list((await task.refresh()).requests) == ["elicit-2"]
         await task.answer({"elicit-2": {"action": "cancel"}, "elicit-1~2": accept(count=9)})
@@ -320,6 +323,62 @@ async def test_an_answer_to_a_run_that_ended_is_found_by_the_next(autojump_clock
         await task.answer({"b": accept(x=2)})
         await until(client, task, "completed")
         assert (await task.result()).text == "1 2"
+
+
+async def test_an_answer_to_a_run_that_ended_is_kept_until_a_run_comes_to_its_question(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
+    pauses = iter([0, 100, 0])
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> str:
+        await trio.sleep(next(pauses))
+        answer: Elicited[Any] = await ctx.elicit("x?", {"x": int})
+        return str(answer.value["x"])
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        assert task.id is not None
+        await until(client, task, "input_required")
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        await client.task(task.id).answer({"elicit-1": accept(x=1)})
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        await until(client, client.task(task.id), "completed")
+        assert (await client.task(task.id).result()).text == "1"
+
+
+class Delayed(MemoryTaskStore):
+    """The first row is stored slowly; keeps what rows had of answers, in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._delays = iter([1.0])
+        self.answers: list[set[str]] = []
+
+    async def save(self, task: Task) -> bool:
+        await trio.sleep(next(self._delays, 0))
+        self.answers.append(set(task.recorded.get("answers", ())))
+        return await super().save(task)
+
+
+async def test_what_is_stored_does_not_go_back(autojump_clock: Any) -> None:
+    store = Delayed()
+    server = Server("s", tasks=store, task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit("x?", {"x": int})
+        await trio.sleep(5)
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        await until(client, task, "input_required")
+        await trio.sleep(0.5)
+        assert store.answers == []
+        # While the row without the answer is on its way.
+        await task.answer({"elicit-1": accept(x=1)})
+        assert store.answers[-1] == {"elicit-1"}
+        await until(client, task, "completed")
+    assert store.answers == sorted(store.answers, key=len)
 
 
 async def test_a_tool_that_has_gone_or_changed_fails_its_tasks(autojump_clock: Any) -> None:

@@ -20,7 +20,7 @@ from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import Endpoint
 from trio_mcp.transports.http.exchange import JSON, Exchange
 
-from .helpers import BOTH, IDLE, Answer, call, fields_of, http, in_chunks, make, open_site
+from .helpers import BOTH, IDLE, Answer, UnreadIsLost, call, fields_of, http, in_chunks, make, open_site
 
 NOTE = {"jsonrpc": "2.0", "method": "notifications/anything"}
 HELLO = call(1, "echo", text="hello")
@@ -1243,6 +1243,50 @@ async def test_requests_of_a_client_that_does_not_read_are_not_read_for_ever(
         assert sent < 1_000_000
         await peer.ended.wait()
         assert trio.current_time() == pytest.approx(5)
+
+
+async def test_so_many_requests_are_read_ahead_and_no_more(autojump_clock: MockClock) -> None:
+    server, _ = make(pipelined=3)
+    data = http(call(1, "slow", seconds=30))
+    async with open_site(server) as site:
+        # The pipe holds one request, so one is sent when the one before it was read.
+        peer = site.connect(pipe=len(data))
+        sent = 0
+        with trio.move_on_after(5):
+            while True:
+                await peer.send(data)
+                sent += 1
+                await wait_all_tasks_blocked()
+        # One is answered, three wait, and the last is in the pipe.
+        assert sent == 1 + 3 + 1
+        await peer.leave()
+        await peer.ended.wait()
+
+
+@pytest.mark.parametrize("goes_on", [0, 5, 60])
+async def test_an_answer_to_a_request_that_is_not_read_to_its_end_is_not_lost(
+    goes_on: int, autojump_clock: MockClock
+) -> None:
+    server, _ = make(message_bytes=1_000)
+    head = http(HELLO, body=b"x", content_length="1000000")
+    async with open_site(server) as site, trio.open_nursery() as nursery:
+        socket = UnreadIsLost(head)
+        nursery.start_soon(site.serve, trio.SocketStream(socket))
+        # What was on its way when the server answered.
+        for _ in range(goes_on):
+            await wait_all_tasks_blocked()
+            socket.arrive(b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        socket.arrive(None)
+    assert socket.heard.startswith(b"HTTP/1.1 413 ")
+    assert trio.current_time() == pytest.approx(0)
+
+
+async def test_a_client_that_never_ends_is_waited_for_a_moment_only(autojump_clock: MockClock) -> None:
+    server, _ = make(message_bytes=1_000)
+    async with open_site(server) as site:
+        await site.serve(trio.SocketStream(UnreadIsLost(http(HELLO, body=b"x", content_length="1000000"))))
+    assert trio.current_time() == pytest.approx(1)
 
 
 async def test_a_connection_that_is_not_read_stalls_nobody_else(autojump_clock: MockClock) -> None:
