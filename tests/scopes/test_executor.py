@@ -75,3 +75,18 @@ async def test_wait_room_can_be_cancelled() -> None:
         scope.cancel()
         await executor.wait_room()
     assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_who_leaves_while_entering_keeps_no_place(given: bool) -> None:
+    executor = Executor(1, 1)
+    await executor.enter("a")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(executor.enter, "b")
+        await wait_all_tasks_blocked()
+        assert (executor.statistics().running, executor.statistics().waiting) == (1, 1)
+        nursery.cancel_scope.cancel()
+        if given:
+            # The place comes in the step in which it leaves.
+            executor.release()
+    assert (executor.statistics().running, executor.statistics().waiting) == (1 - given, 0)

@@ -234,6 +234,20 @@ async def test_any_replica_with_the_same_keys_serves_the_next_round() -> None:
             await call(stranger, "book", {"day": "Monday"}, inputResponses=answers, requestState=first["requestState"])
 
 
+async def test_the_first_key_seals_and_all_of_them_open() -> None:
+    old, new = b"o" * 32, b"n" * 32
+    answers = {"elicit-1": accepted(people=1)}
+    async with (
+        open_raw(restaurant(state_keys=[old])) as before,
+        open_raw(restaurant(state_keys=[new, old])) as between,
+        open_raw(restaurant(state_keys=[new])) as after,
+    ):
+        for one, two in ((before, between), (between, after)):
+            state = (await call(one, "book", {"day": "Monday"}))["requestState"]
+            second = await call(two, "book", {"day": "Monday"}, inputResponses=answers, requestState=state)
+            assert list(second["inputRequests"]) == ["elicit-2"]
+
+
 async def test_an_old_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000.0]
     monkeypatch.setattr("trio_mcp.server.rounds.time.time", lambda: now[0])

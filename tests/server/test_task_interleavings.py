@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
+import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
@@ -314,3 +315,31 @@ def test_the_plans_reach_every_end() -> None:
     assert "isError" in one.answers[0]["result"]
     one, states = states_of(slow, failing=frozenset({2, 3, 4}))
     assert states[one.handle or ""]["status"] == "completed"
+
+
+@pytest.mark.parametrize("failing", [set(), {2}])
+async def test_a_call_that_is_cancelled_in_the_step_of_its_hand_over_leaves_nothing(
+    failing: set[int], autojump_clock: Any
+) -> None:
+    # The second operation of the store is to delete the row again.
+    store, one = Slow(0.0, frozenset(failing)), Seen(Plan((), False, "value", None, None, None))
+    server = Server("s", tasks=store, limits=LIMITS, task_inline_ms=100)
+    ended: list[float] = []
+
+    @server.tool(task_support="required")
+    async def work(ctx: Context) -> None:
+        await trio.sleep(WINDOW)
+        while ctx.task_id is None:
+            await trio.lowlevel.checkpoint()
+        assert one.call is not None
+        assert one.call.cancel("gone")
+        try:
+            await trio.sleep(50)
+        finally:
+            ended.append(trio.current_time())
+
+    async with open_engine(server) as engine:
+        await request(engine, one, "tools/call", {"name": "work", "arguments": {}})
+        await trio.sleep(1)
+        assert (one.answers, store.ids()) == ([], set())
+    assert ended == [WINDOW]

@@ -713,6 +713,26 @@ async def test_a_cancelled_group_is_not_turned_into_an_answer(
     assert "nursery" in caplog.text
 
 
+async def test_a_group_at_the_deadline_does_not_hide_it(autojump_clock: MockClock) -> None:
+    server, _ = make()
+
+    @server.tool(timeout=1)
+    async def nursery() -> None:
+        async def fail_in_cleanup() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("clean-up failed")
+
+        async with trio.open_nursery() as inner:
+            inner.start_soon(fail_in_cleanup)
+            inner.start_soon(trio.sleep_forever)
+
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "nursery"))
+        assert text_of(await peer.receive()) == "Tool 'nursery' did not finish within 1 s"
+
+
 async def test_context_variables_do_not_pass_from_call_to_call() -> None:
     import contextvars
 
