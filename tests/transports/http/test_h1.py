@@ -1245,16 +1245,19 @@ async def test_requests_of_a_client_that_does_not_read_are_not_read_for_ever(
         assert trio.current_time() == pytest.approx(5)
 
 
-async def test_so_many_requests_are_read_ahead_and_no_more(autojump_clock: MockClock) -> None:
-    server, _ = make(pipelined=3)
-    data = http(call(1, "slow", seconds=30))
+SLOW = http(call(1, "slow", seconds=30))
+
+
+@pytest.mark.parametrize("limits", [{"pipelined": 3}, {"read_ahead": 2 * len(SLOW.partition(b"\r\n\r\n")[2])}])
+async def test_so_many_requests_are_read_ahead_and_no_more(limits: dict[str, int], autojump_clock: MockClock) -> None:
+    server, _ = make(**limits)
     async with open_site(server) as site:
         # The pipe holds one request, so one is sent when the one before it was read.
-        peer = site.connect(pipe=len(data))
+        peer = site.connect(pipe=len(SLOW))
         sent = 0
         with trio.move_on_after(5):
             while True:
-                await peer.send(data)
+                await peer.send(SLOW)
                 sent += 1
                 await wait_all_tasks_blocked()
         # One is answered, three wait, and the last is in the pipe.
@@ -1351,6 +1354,22 @@ async def test_requests_side_by_side_see_their_own_values(autojump_clock: MockCl
         assert [(await peer.answer()).text for peer in peers] == [f"of {number}" for number in range(4)]
 
 
+async def test_an_answer_keeps_its_place_until_it_has_room(autojump_clock: MockClock) -> None:
+    server, _ = make(write_buffer=10_000)
+
+    @server.tool
+    async def big() -> str:
+        return "x" * 100_000
+
+    async with open_site(server) as site:
+        deaf = site.connect(pipe=4_000)
+        await deaf.send(http(call(1, "big")))
+        await wait_all_tasks_blocked()
+        assert site.statistics.running == 1
+        await deaf.ended.wait()
+        assert site.statistics == IDLE
+
+
 # -- drain
 
 
@@ -1388,6 +1407,19 @@ async def test_a_connection_that_is_drained_before_it_runs_serves_nothing(autoju
         peer.connection.drain()
         assert await peer.closed()
     assert log.events == []
+
+
+async def test_a_stream_that_is_asked_for_during_the_drain_ends_at_once(autojump_clock: MockClock) -> None:
+    server, _ = make()
+    async with open_site(server) as site:
+        peer = site.connect()
+        site.endpoint.drain()
+        answer = await peer.ask(request(1, "subscriptions/listen", notifications={"toolsListChanged": True}))
+        assert trio.current_time() == 0
+    assert [message.get("method", "result") for message in answer.events] == [
+        "notifications/subscriptions/acknowledged",
+        "result",
+    ]
 
 
 async def test_a_client_that_leaves_during_the_drain_ends_its_tool(autojump_clock: MockClock) -> None:
