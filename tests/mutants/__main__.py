@@ -30,7 +30,7 @@ T = TypeVar("T")
 ONE_TEST = 20
 ALL_TESTS = 120
 
-FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Broken(Exception):
