@@ -83,7 +83,8 @@ async def test_writes_wait_for_another_process_and_reads_do_not(path: Path) -> N
                 tell(other)
             for task in tasks:
                 assert await store.get(task.id) == task
-            # It was cancelled before it was begun.
+            # It was cancelled before it was begun, and this comes behind it.
+            await store.create(make_task("me"))
             assert await store.get(never.id) is None
 
 

@@ -233,7 +233,7 @@ class UnreadIsLost(trio.socket.SocketType):
 
     def arrive(self, data: bytes | None) -> None:
         """Bytes come in; None for the end."""
-        if self._closed:
+        if self._closed and data:
             self.heard = b""
         self._arrived.append(data)
         self._more.unpark_all()
