@@ -14,6 +14,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import (
     CallToolResult,
+    Client,
     ConnectionClosed,
     Context,
     InvalidParams,
@@ -28,6 +29,7 @@ from trio_mcp import (
     open_server,
     serve_stream,
 )
+from trio_mcp.client.channel import Channel, Listener
 
 DISCOVERY = {
     "resultType": "complete",
@@ -276,6 +278,54 @@ async def test_a_result_is_told_by_its_type_alone(value: Any, error: str) -> Non
     async with scripted(reply) as stream, open_client(stream) as client:
         with pytest.raises(InvalidResponse, match=error):
             await client.call_tool("a")
+
+
+async def test_each_round_carries_the_state_of_the_last_result_and_no_other() -> None:
+    ask = {"method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": {}}}
+    results: list[dict[str, Any]] = [
+        {"resultType": "input_required", "requestState": "one", "inputRequests": {"a": ask}},
+        {"resultType": "input_required", "inputRequests": {"b": ask}},
+        {"resultType": "input_required", "requestState": "three"},
+        {"resultType": "complete", "content": []},
+    ]
+    sent: list[dict[str, Any]] = []
+
+    def reply(message: dict[str, Any]) -> Any:
+        if message["method"] != "tools/call":
+            return None
+        sent.append(message["params"])
+        return [{"jsonrpc": "2.0", "id": message["id"], "result": results[len(sent) - 1]}]
+
+    async with scripted(reply) as stream, open_client(stream, on_elicit=lambda params: False) as client:
+        await client.call_tool("x")
+    assert [params.get("requestState") for params in sent] == [None, "one", None, "three"]
+    assert [list(params.get("inputResponses", ())) for params in sent] == [[], ["a"], ["b"], []]
+
+
+async def test_what_a_channel_adds_to_one_round_is_not_in_the_next() -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Adding(Channel):
+        peer = "a channel"
+
+        async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
+            await trio.lowlevel.checkpoint()
+            seen.append(dict(params["_meta"]))
+            params["_meta"]["progressToken"] = len(seen)
+            return {"resultType": "input_required" if len(seen) < 3 else "complete", "requestState": "x"}
+
+    await Client(Adding(), info={"name": "test", "version": "1"}, limits=Limits()).request("x/y")
+    assert seen[0] == seen[1] == seen[2]
+    assert "progressToken" not in seen[0]
+
+
+@pytest.mark.parametrize(("info", "known"), [({"name": "s"}, {"name": "s"}), ("s", {}), (["s"], {}), (None, {})])
+async def test_a_server_that_does_not_say_properly_who_it_is_has_no_name(info: Any, known: dict[str, Any]) -> None:
+    def reply(message: dict[str, Any]) -> Any:
+        return [result(message, **{**DISCOVERY, "_meta": {"io.modelcontextprotocol/serverInfo": info}})]
+
+    async with scripted(reply) as stream, open_client(stream) as client:
+        assert client.server_info == known
 
 
 async def test_a_missing_result_type_means_complete() -> None:

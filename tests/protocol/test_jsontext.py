@@ -115,6 +115,8 @@ def test_depth_has_an_exact_limit(opening: bytes, closing: bytes, limit: int) ->
 def test_wide_is_not_deep() -> None:
     raw = b"[" + b",".join([b'[{"a":[]}]'] * 500) + b"]"
     assert loads(raw) == [[{"a": []}]] * 500
+    # Nor is it where one part is just as deep as it may be.
+    assert loads(b"[[[]],[[]]]", Limits(json_depth=3)) == [[[]], [[]]]
 
 
 def test_brackets_in_text_do_not_nest() -> None:

@@ -194,8 +194,11 @@ def test_how_a_header_is_compared(header: bytes, value: Any, accepted: bool) -> 
 def test_a_value_that_is_not_there_or_of_another_type_has_no_header(arguments: Any) -> None:
     assert param_headers(PARAMS, arguments) == {}
     check_params(PARAMS, {}, arguments)
+    with pytest.raises(HeaderMismatch, match="Mcp-Param-Flag is there, but the body has no flag"):
+        check_params(PARAMS, {b"mcp-param-flag": b"true"}, arguments)
 
 
 def test_an_integer_that_not_everybody_can_hold_is_not_sent() -> None:
     with pytest.raises(ValueError, match=r"number: 9007199254740992 does not fit into a header \(Mcp-Param-Number\)"):
         param_headers(PARAMS, {"number": 2**53})
+    assert param_headers(PARAMS, {"number": 1 - 2**53}) == {"Mcp-Param-Number": "-9007199254740991"}

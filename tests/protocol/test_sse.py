@@ -197,6 +197,12 @@ def test_an_event_of_many_lines_is_not_held_for_ever(size: int) -> None:
         parse(*[stream[start : start + size] for start in range(0, len(stream), size)], limit=100)
 
 
+def test_an_event_of_many_lines_that_comes_in_one_piece_has_the_same_limit() -> None:
+    with pytest.raises(EventTooLarge):
+        parse(b"data: 12345678\n" * 12 + b"\n", limit=100)
+    assert len(parse(b"data: 12345678\n" * 11 + b"\n", limit=100)) == 1
+
+
 def test_the_limit_is_for_one_event() -> None:
     stream = (b"data: " + b"x" * 60 + b"\n\n") * 100
     for chunks in ([stream], in_bytes(stream)):

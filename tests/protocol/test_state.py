@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+import string
 from typing import Any
 
 import pytest
@@ -120,6 +121,19 @@ CUT, LONGER = pytest.param(seal({})[:-4], id="cut"), pytest.param(seal({}) + "AA
 def test_text_that_was_never_a_state_is_refused(state: str) -> None:
     with pytest.raises(InvalidParams, match="requestState"):
         open_state(state, [KEY], NOW, BOUND)
+
+
+def test_a_state_has_one_spelling() -> None:
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+    states = [seal({"user": "x" * length}) for length in range(9)]
+    # Where the length is no multiple of four, the last letter has bits that count for nothing.
+    others = [state[:-1] + letters[letters.index(state[-1]) ^ 1] for state in states if len(state) % 4]
+    # And one alphabet of Base64 has other letters for the last two values.
+    others += [other for state in states if (other := state.replace("-", "+").replace("_", "/")) != state]
+    assert len(others) > 6
+    for other in others:
+        with pytest.raises(InvalidParams, match="not one of this server"):
+            open_state(other, [KEY], NOW, BOUND)
 
 
 @given(st.integers(0, 2**43), st.integers(-3, 3) | st.integers(-(2**43), 2**43))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from trio_mcp.protocol.meta import RequestMeta
-from trio_mcp.scopes.call import Call, Settlement
+from trio_mcp.scopes.call import Call, LastingCall, Settlement
 from trio_mcp.scopes.call import run_call as run_answering
 
 
@@ -162,3 +164,57 @@ async def test_notify_always_checkpoints() -> None:
     call.cancel("over")
     with trio.testing.assert_checkpoints():
         await call.notify("notifications/progress", {})
+
+
+class Task:
+    """What a call has become; counts how often it was abandoned."""
+
+    id = "t"
+
+    def __init__(self) -> None:
+        self.abandoned = 0
+
+    def note(self, message: str) -> None:
+        raise AssertionError(message)
+
+    def record(self) -> None:
+        raise AssertionError
+
+    async def ask(self, questions: Any) -> dict[str, dict[str, Any]]:
+        raise AssertionError(questions)
+
+    def abandon(self) -> None:
+        self.abandoned += 1
+
+
+@pytest.mark.parametrize(("end", "abandoned"), [("answer", 0), ("cancel", 1), ("outside", 1), ("crash", 1)])
+async def test_a_task_whose_handle_is_not_answered_is_abandoned(end: str, abandoned: int) -> None:
+    call, sent = make()
+    call.task = task = Task()
+
+    async def work(call: Call) -> bytes:
+        if end == "cancel":
+            call.cancel("by the client")
+        elif end == "outside":
+            outside.cancel()
+        elif end == "crash":
+            raise ZeroDivisionError
+        await trio.lowlevel.checkpoint()
+        return b"handle"
+
+    with trio.CancelScope() as outside, suppress(ZeroDivisionError):
+        await run_call(call, work, late)
+    assert (task.abandoned, len(sent.answers)) == (abandoned, 1 - abandoned)
+
+
+def test_a_call_that_lasts_hears_of_the_end_whenever_it_comes() -> None:
+    for early in (False, True):
+        call = LastingCall(1, "subscriptions/listen", {}, RequestMeta("2026-07-28", {}), Sent())
+        ended: list[bool] = []
+        if early:
+            call.end()
+        call.on_end(lambda ended=ended: ended.append(True))  # type: ignore[misc]
+        assert ended == [True] * early
+        if not early:
+            call.end()
+        assert ended == [True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp import CallToolResult, Context, RegistrationError, Server, open_client
+from trio_mcp import CallToolResult, Context, RegistrationError, Server, Text, open_client
 
 PERSON: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -322,6 +322,18 @@ async def test_an_output_that_breaks_its_schema_is_logged_and_not_sent(caplog: p
                 assert result.is_error
                 assert line in result.text
                 assert line in caplog.text
+
+
+async def test_a_whole_result_without_the_data_that_was_promised_is_not_sent() -> None:
+    server = Server("s")
+
+    @server.tool(output_schema={"type": "array"})
+    async def bare(failed: bool) -> CallToolResult:
+        return CallToolResult([Text("failed" if failed else "done")], is_error=failed)
+
+    async with open_client(server) as client:
+        assert "expected structured content" in (await client.call_tool("bare", {"failed": False})).text
+        assert (await client.call_tool("bare", {"failed": True})).text == "failed"
 
 
 def test_an_output_schema_that_cannot_be_checked_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 import pytest
@@ -234,6 +235,42 @@ async def test_when_the_scope_around_the_server_is_cancelled_each_stream_gets_it
         messages = await peer.receive_all()
     assert messages[0]["result"]["_meta"][ID] == 1
     assert messages[1]["method"] == "notifications/cancelled"
+
+
+class Late(trio.abc.ReceiveStream):
+    """Gives one piece when it is told to, also to a reader that is being cancelled: it had come already."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.now = trio.Event()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if not self._data:
+            await trio.sleep_forever()
+        with trio.CancelScope(shield=True):
+            await self.now.wait()
+        data, self._data = self._data, b""
+        return data
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_stream_that_is_asked_for_while_the_server_ends_ends_too(autojump_clock: MockClock) -> None:
+    message = request(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+    # In any order of the reader and what it has begun.
+    for _ in range(12):
+        late = Late(json.dumps(message).encode() + b"\n")
+        ours, theirs = trio.testing.memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_stream, shop(), trio.StapledStream(theirs, late))
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await wait_all_tasks_blocked()
+                late.now.set()
+        await ours.aclose()
+    # None of them waited for the time of the drain to be over.
+    assert trio.current_time() == 0
 
 
 async def test_notify_is_callable_from_a_thread_and_before_and_after_serving() -> None:

@@ -465,3 +465,18 @@ async def test_errors_name_what_failed_as_it_is_called(
             with pytest.raises(ProtocolError) as caught:
                 await call
             assert caught.value.message == said
+
+
+async def test_what_was_filled_in_by_hand_is_json_as_well() -> None:
+    server, meta = Server("s"), {"x/y": math.nan}
+    server.tool(lambda: CallToolResult([Text("x")], meta=meta), name="t")
+    server.resource("x://y", name="r")(lambda: ReadResourceResult([ResourceContents("x")], meta))
+    server.prompt(name="p")(lambda: GetPromptResult([PromptMessage(Text("x"))], meta=meta))
+    async with open_client(server) as client:
+        result = await client.call_tool("t")
+        assert result.is_error
+        assert "x/y: nan is not a JSON number" in result.text
+        with pytest.raises(InternalError, match="not valid"):
+            await client.read_resource("x://y")
+        with pytest.raises(InternalError, match="not valid"):
+            await client.get_prompt("p")

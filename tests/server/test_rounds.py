@@ -173,6 +173,25 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(answer: Any) -> No
             assert again["inputRequests"] == first["inputRequests"]
 
 
+MODEL = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+
+
+@pytest.mark.parametrize("missing", [None, *MODEL])
+async def test_an_answer_of_a_model_is_whole_or_asked_for_again(missing: str | None) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def sample(ctx: Context) -> str:
+        answer = await ctx.sample("Say hi")
+        return f"{answer['model']} {answer['role']}: {answer['content']['text']}"
+
+    answer = {key: value for key, value in MODEL.items() if key != missing}
+    async with open_raw(server) as peer:
+        first = await call(peer, "sample")
+        again = await call(peer, "sample", inputResponses={"sample-1": answer}, requestState=first["requestState"])
+        assert again["resultType"] == ("complete" if missing is None else "input_required")
+
+
 async def test_answers_to_what_nobody_asked_are_ignored() -> None:
     async with open_raw(restaurant()) as peer:
         first = await call(peer, "book", {"day": "Monday"}, inputResponses={"other": accepted(people=1)})
@@ -213,6 +232,20 @@ async def test_any_replica_with_the_same_keys_serves_the_next_round() -> None:
     async with open_raw(restaurant()) as stranger:
         with pytest.raises(InvalidParams, match="not of this request, caller and server"):
             await call(stranger, "book", {"day": "Monday"}, inputResponses=answers, requestState=first["requestState"])
+
+
+async def test_the_first_key_seals_and_all_of_them_open() -> None:
+    old, new = b"o" * 32, b"n" * 32
+    answers = {"elicit-1": accepted(people=1)}
+    async with (
+        open_raw(restaurant(state_keys=[old])) as before,
+        open_raw(restaurant(state_keys=[new, old])) as between,
+        open_raw(restaurant(state_keys=[new])) as after,
+    ):
+        for one, two in ((before, between), (between, after)):
+            state = (await call(one, "book", {"day": "Monday"}))["requestState"]
+            second = await call(two, "book", {"day": "Monday"}, inputResponses=answers, requestState=state)
+            assert list(second["inputRequests"]) == ["elicit-2"]
 
 
 async def test_an_old_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +417,10 @@ async def test_several_questions_go_in_one_round_and_only_the_missing_ones_again
         answers = {"age": {"action": "decline"}}
         last = await call(peer, "both", inputResponses=answers, requestState=second["requestState"])
         assert last["structuredContent"] == [{"name": "Ada"}, "decline"]
+        # And what the client says now counts, not what it said before.
+        answers["name"] = accepted(name="Grace")
+        last = await call(peer, "both", inputResponses=answers, requestState=second["requestState"])
+        assert last["structuredContent"] == [{"name": "Grace"}, "decline"]
 
 
 async def test_prompts_and_resources_ask_too() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
+import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
@@ -338,3 +339,31 @@ def test_a_row_that_nobody_was_told_of_is_gone_at_the_end() -> None:
         store = Slow(0.0, frozenset(failing))
         trio.run(run, store, [Seen(plan)], [0.0], 0, 0.05, clock=trio.testing.MockClock(autojump_threshold=0))
         assert store.ids() == set()
+
+
+@pytest.mark.parametrize("failing", [set(), {2}])
+async def test_a_call_that_is_cancelled_in_the_step_of_its_hand_over_leaves_nothing(
+    failing: set[int], autojump_clock: Any
+) -> None:
+    # The second operation of the store is to delete the row again.
+    store, one = Slow(0.0, frozenset(failing)), Seen(Plan((), False, "value", None, None, None))
+    server = Server("s", tasks=store, limits=LIMITS, task_inline_ms=100)
+    ended: list[float] = []
+
+    @server.tool(task_support="required")
+    async def work(ctx: Context) -> None:
+        await trio.sleep(WINDOW)
+        while ctx.task_id is None:
+            await trio.lowlevel.checkpoint()
+        assert one.call is not None
+        assert one.call.cancel("gone")
+        try:
+            await trio.sleep(50)
+        finally:
+            ended.append(trio.current_time())
+
+    async with open_engine(server) as engine:
+        await request(engine, one, "tools/call", {"name": "work", "arguments": {}})
+        await trio.sleep(1)
+        assert (one.answers, store.ids()) == ([], set())
+    assert ended == [WINDOW]

@@ -19,6 +19,7 @@ from trio_mcp import (
     ProtocolError,
     RequestTimeout,
     Server,
+    Task,
     TaskState,
     form_question,
     open_client,
@@ -91,7 +92,9 @@ async def test_keys_are_never_used_again(autojump_clock: Any) -> None:
         assert list((await task.refresh()).requests) == ["elicit-1~2"]
         await task.answer({"elicit-1": accept(count=1), "stray": {}})
         assert list((await task.refresh()).requests) == ["elicit-1~2"]
-        await task.answer({"elicit-1~2": accept(count=2)})
+        await task.answer({"elicit-1~2": accept(count="two")})
+        assert list((await task.refresh()).requests) == ["elicit-1~3"]
+        await task.answer({"elicit-1~3": accept(count=2)})
         await trio.sleep(0.1)
         assert list((await task.refresh()).requests) == ["elicit-2"]
         await task.answer({"elicit-2": {"action": "cancel"}, "elicit-1~2": accept(count=9)})
@@ -215,6 +218,41 @@ async def test_listening_to_tasks_needs_the_extension(autojump_clock: Any) -> No
                 pass
 
 
+class Restless(MemoryTaskStore):
+    """Another process writes all the time."""
+
+    async def wait_change(self) -> None:
+        await trio.sleep(1)
+
+
+async def test_a_task_of_another_process_is_told_when_it_has_changed(autojump_clock: Any) -> None:
+    store = Restless()
+    server = sleeper(tasks=store, task_inline_ms=0)
+    async with open_client(server) as client, store.open("other"):
+        own = await client.start_tool("sleep", {"seconds": 1_000})
+        assert own.id is not None
+        row = await store.get(own.id)
+        assert row is not None
+        await store.create(row := replace(row, id="its", owner="other"))
+        told: list[str | None] = []
+        async with trio.open_nursery() as nursery, client.listen(tasks=["its"]) as changes:
+
+            async def hear() -> None:
+                async for change in changes:
+                    assert change.task is not None
+                    told.append(change.task.message)
+
+            nursery.start_soon(hear)
+            await trio.sleep(10)
+            # How it stands, and perhaps once more when it was looked at first.
+            assert told in ([None], [None, None])
+            await store.save(replace(row, message="half"))
+            await trio.sleep(10)
+            assert told[told.count(None) :] == ["half"]
+            nursery.cancel_scope.cancel()
+        await own.cancel()
+
+
 # -- after a restart
 
 
@@ -320,6 +358,104 @@ async def test_an_answer_to_a_run_that_ended_is_found_by_the_next(autojump_clock
         await task.answer({"b": accept(x=2)})
         await until(client, task, "completed")
         assert (await task.result()).text == "1 2"
+
+
+async def test_an_answer_to_a_run_that_ended_is_kept_until_a_run_comes_to_its_question(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
+    pauses = iter([0, 100, 0])
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> str:
+        await trio.sleep(next(pauses))
+        answer: Elicited[Any] = await ctx.elicit("x?", {"x": int})
+        return str(answer.value["x"])
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        assert task.id is not None
+        await until(client, task, "input_required")
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        await client.task(task.id).answer({"elicit-1": accept(x=1)})
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        await until(client, client.task(task.id), "completed")
+        assert (await client.task(task.id).result()).text == "1"
+
+
+async def test_another_question_of_the_next_run_has_another_key(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
+    questions = iter(["One?", "Two?"])
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit(next(questions), {"x": int}, key="x")
+
+    keys: list[list[str]] = []
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        keys.append(list((await until(client, task, "input_required")).requests))
+    assert task.id is not None
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        keys.append(list((await until(client, client.task(task.id), "input_required")).requests))
+    assert keys == [["x"], ["x~2"]]
+
+
+async def test_a_task_that_was_cancelled_here_is_not_begun_again_after_a_crash(autojump_clock: Any) -> None:
+    store, after = MemoryTaskStore(), MemoryTaskStore()
+    server = Server("s", tasks=store, task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def stuck() -> None:
+        await trio.sleep_forever()
+
+    async with open_client(server) as client:
+        task = await client.start_tool("stuck")
+        assert task.id is not None
+        row = await store.get(task.id)
+        assert row is not None
+        await task.cancel()
+        # What a process leaves that was killed in this moment.
+        async with after.open("dead"):
+            await after.create(replace(row, owner="dead"))
+            for signal in await store.receive(row.owner):
+                await after.send(signal)
+    server.task_store = after
+    async with open_client(server) as client:
+        await until(client, client.task(task.id), "cancelled")
+
+
+class Delayed(MemoryTaskStore):
+    """The first row is stored slowly; keeps what rows had of answers, in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._delays = iter([1.0])
+        self.answers: list[set[str]] = []
+
+    async def save(self, task: Task) -> bool:
+        await trio.sleep(next(self._delays, 0))
+        self.answers.append(set(task.recorded.get("answers", ())))
+        return await super().save(task)
+
+
+async def test_what_is_stored_does_not_go_back(autojump_clock: Any) -> None:
+    store = Delayed()
+    server = Server("s", tasks=store, task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit("x?", {"x": int})
+        await trio.sleep(5)
+
+    async with open_client(server, on_elicit=lambda params: None) as client:
+        task = await client.start_tool("ask")
+        await until(client, task, "input_required")
+        await trio.sleep(0.5)
+        assert store.answers == []
+        # While the row without the answer is on its way.
+        await task.answer({"elicit-1": accept(x=1)})
+        assert store.answers[-1] == {"elicit-1"}
+        await until(client, task, "completed")
+    assert store.answers == sorted(store.answers, key=len)
 
 
 async def test_a_tool_that_has_gone_or_changed_fails_its_tasks(autojump_clock: Any) -> None:

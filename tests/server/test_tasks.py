@@ -23,8 +23,10 @@ from trio_mcp import (
     RequestTimeout,
     Server,
     ServerBusy,
+    Task,
     TaskCancelled,
     TaskState,
+    TaskStoreError,
     ToolError,
     open_client,
     open_server,
@@ -405,6 +407,33 @@ async def test_tasks_expire(autojump_clock: Any) -> None:
             await task.refresh()
         await trio.sleep(20)
         assert await store.count("") == (0, 0)
+
+
+class Full(MemoryTaskStore):
+    """Takes new tasks and no end of one; counts the attempts."""
+
+    saves = 0
+
+    async def save(self, task: Task) -> bool:
+        await trio.lowlevel.checkpoint()
+        self.saves += 1
+        raise TaskStoreError("the disk is full")
+
+
+async def test_an_end_that_cannot_be_stored_is_not_tried_for_longer_than_it_would_be_kept(autojump_clock: Any) -> None:
+    store = Full()
+    server = sleeper(tasks=store, limits=replace(LIMITS, task_ttl=60, task_retry=10), task_inline_ms=0)
+    async with open_server(server) as running, open_client(running) as client:
+        running.tasks.clock = trio.current_time
+        task = await client.start_tool("sleep", {"seconds": 1})
+        assert (await task.result()).text == "slept 1 s as a task"
+        await trio.sleep(100)
+        tried = store.saves
+        assert tried >= 6
+        await trio.sleep(100)
+        assert store.saves == tried
+        with pytest.raises(InvalidParams, match="Unknown task"):
+            await task.refresh()
 
 
 # -- registration

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from tests.net.helpers import Running
 from tests.tasks.helpers import kill, next_line, other_process, owner_files, put, query, tell
@@ -69,8 +70,11 @@ async def test_writes_wait_for_another_process_and_reads_do_not(path: Path) -> N
             async with trio.open_nursery() as nursery:
                 for task in tasks:
                     nursery.start_soon(store.create, task)
+                # The first of them is under way; whatever comes now waits behind it.
+                await trio.testing.wait_all_tasks_blocked()
+                never = make_task("me")
                 with trio.move_on_after(0.3) as cancelled:
-                    await store.create(make_task("me"))
+                    await store.create(never)
                 assert cancelled.cancelled_caught
                 before = time.monotonic()
                 assert await store.get(known.id) == known
@@ -79,6 +83,9 @@ async def test_writes_wait_for_another_process_and_reads_do_not(path: Path) -> N
                 tell(other)
             for task in tasks:
                 assert await store.get(task.id) == task
+            # It was cancelled before it was begun, and this comes behind it.
+            await store.create(make_task("me"))
+            assert await store.get(never.id) is None
 
 
 async def test_who_calls_from_outside_the_block_does_not_wait_for_a_store_that_was_closed(path: Path) -> None:

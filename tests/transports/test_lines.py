@@ -503,6 +503,40 @@ async def test_big_answers_to_a_peer_that_does_not_read_stall_nobody_else(autoju
     assert {len(text_of(answer)) for answer in answers} == {size, 5}
 
 
+async def test_behind_a_peer_that_does_not_read_only_so_many_calls_have_run(autojump_clock: MockClock) -> None:
+    server, _ = make(limits=Limits(write_buffer=10_000, connection_running=4))
+    ran: list[None] = []
+
+    @server.tool
+    async def big() -> str:
+        ran.append(None)
+        return "x" * 30_000
+
+    async with open_raw(server, pipe=4_000) as deaf:
+        await deaf.send(*[call(id, "big") for id in range(30)])
+        await trio.sleep(3)
+        # None begins while an answer waits, and each keeps its place until its answer has room.
+        assert 1 <= len(ran) <= 4
+        await deaf.vanish()
+
+
+async def test_a_peer_that_does_not_read_is_held_back_when_it_listens(autojump_clock: MockClock) -> None:
+    server, _ = make(limits=Limits(write_buffer=10_000))
+
+    @server.resource("x://{name}")
+    async def resource(name: str) -> str:
+        return name
+
+    # What is watched comes back in the acknowledgement, so each of these is worth thirty of its kind.
+    wanted = {"resourceSubscriptions": [f"x://{'x' * 1_000}/{number}" for number in range(20)]}
+    async with open_raw(server, pipe=4_000) as deaf:
+        for id in range(16):
+            await deaf.send(request(id, "subscriptions/listen", notifications=wanted))
+        await trio.sleep(3)
+        assert len(server.notices) <= 2
+        await deaf.vanish()
+
+
 # -- the end
 
 
@@ -548,6 +582,31 @@ async def test_cancelling_the_scope_around_the_serving_drains_too(autojump_clock
     assert [answer["id"] for answer in answers] == [1]
     assert trio.current_time() == pytest.approx(2)
     assert ("end", 2) in log.events
+
+
+async def test_a_second_end_gives_no_more_time(autojump_clock: MockClock) -> None:
+    server, _ = make(limits=Limits(drain_timeout=2))
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "slow", seconds=30))
+        await wait_all_tasks_blocked()
+        await peer.close_input()
+        await trio.sleep(1.5)
+        peer.serving.cancel()
+        await peer.ended.wait()
+    assert trio.current_time() == pytest.approx(2)
+
+
+@pytest.mark.parametrize("limits", [{"running": 1}, {"connection_running": 1}])
+async def test_a_place_that_comes_free_when_the_time_of_the_drain_is_over_starts_nothing(
+    limits: dict[str, Any], autojump_clock: MockClock
+) -> None:
+    server, log = make(limits=Limits(drain_timeout=2, **limits))
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "slow", seconds=30), call(2, "slow", seconds=30))
+        await wait_all_tasks_blocked()
+        await peer.close_input()
+        await peer.ended.wait()
+    assert log.events == [("start", 1), ("end", 1)]
 
 
 async def test_a_peer_that_is_gone_cancels_everything_at_once(autojump_clock: MockClock) -> None:
@@ -680,11 +739,32 @@ async def test_a_cancelled_group_is_not_turned_into_an_answer(
     assert "nursery" in caplog.text
 
 
+async def test_a_group_at_the_deadline_does_not_hide_it(autojump_clock: MockClock) -> None:
+    server, _ = make()
+
+    @server.tool(timeout=1)
+    async def nursery() -> None:
+        async def fail_in_cleanup() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("clean-up failed")
+
+        async with trio.open_nursery() as inner:
+            inner.start_soon(fail_in_cleanup)
+            inner.start_soon(trio.sleep_forever)
+
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "nursery"))
+        assert text_of(await peer.receive()) == "Tool 'nursery' did not finish within 1 s"
+
+
 async def test_context_variables_do_not_pass_from_call_to_call() -> None:
     import contextvars
 
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
-    server, _ = make()
+    # A call that waits is begun by the one that makes room.
+    server, _ = make(limits=Limits(connection_running=2))
 
     @server.tool
     async def swap(value: str) -> str:
@@ -700,8 +780,7 @@ async def test_context_variables_do_not_pass_from_call_to_call() -> None:
 
     variable.set("outer")
     async with open_raw(server) as peer:
-        for id in range(20):
-            await peer.send(call(id, "swap" if id % 2 else "swap_in_thread", value=f"of {id}"))
+        await peer.send(*[call(id, "swap_in_thread" if id % 4 else "swap", value=f"of {id}") for id in range(20)])
         answers = [text_of(await peer.receive()) for _ in range(20)]
     assert answers == ["outer"] * 20
 

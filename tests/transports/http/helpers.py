@@ -210,6 +210,60 @@ class Tap(trio.abc.Stream):
         await self._stream.aclose()
 
 
+class UnreadIsLost(trio.socket.SocketType):
+    """A socket of TCP as the other end sees it: closed before everything was read, it resets the connection, and what was
+    sent is lost (RFC 1122, section 4.2.2.13).
+
+    Attributes:
+        heard: What the other end could read.
+    """
+
+    type = trio.socket.SOCK_STREAM
+
+    def __init__(self, *arrived: bytes | None) -> None:
+        super().__init__()
+        self._arrived: list[bytes | None] = list(arrived)
+        self._more = trio.lowlevel.ParkingLot()
+        self._half_closed = self._closed = False
+        self.heard = b""
+
+    @property
+    def did_shutdown_SHUT_WR(self) -> bool:
+        return self._half_closed
+
+    def arrive(self, data: bytes | None) -> None:
+        """Bytes come in; None for the end."""
+        if self._closed and data:
+            self.heard = b""
+        self._arrived.append(data)
+        self._more.unpark_all()
+
+    async def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self._arrived:
+            await self._more.park()
+        data = self._arrived.pop(0) or b""
+        if len(data) > bufsize:
+            self._arrived.insert(0, data[bufsize:])
+        return data[:bufsize]
+
+    async def send(self, data: Any, flags: int = 0, /) -> int:
+        await trio.lowlevel.checkpoint()
+        self.heard += bytes(data)
+        return len(data)
+
+    def shutdown(self, how: int) -> None:
+        self._half_closed = True
+
+    def setsockopt(self, *args: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self._closed = True
+        if any(self._arrived):
+            self.heard = b""
+
+
 class Peer:
     """The client's end of a connection.
 
@@ -389,6 +443,10 @@ class Site:
 
         self._nursery.start_soon(run)
         return peer
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        """Serve a connection to its end."""
+        await H1Connection(stream, self.endpoint).run()
 
 
 @asynccontextmanager

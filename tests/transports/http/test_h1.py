@@ -22,7 +22,19 @@ from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import Endpoint
 from trio_mcp.transports.http.exchange import JSON, Exchange
 
-from .helpers import BOTH, IDLE, Answer, Site, call, fields_of, http, in_chunks, make, open_site
+from .helpers import (
+    BOTH,
+    IDLE,
+    Answer,
+    Site,
+    UnreadIsLost,
+    call,
+    fields_of,
+    http,
+    in_chunks,
+    make,
+    open_site,
+)
 
 NOTE = {"jsonrpc": "2.0", "method": "notifications/anything"}
 HELLO = call(1, "echo", text="hello")
@@ -1145,6 +1157,53 @@ async def test_requests_of_a_client_that_does_not_read_are_not_read_for_ever(
         assert trio.current_time() == pytest.approx(5)
 
 
+SLOW = http(call(1, "slow", seconds=30))
+
+
+@pytest.mark.parametrize("limits", [{"pipelined": 3}, {"read_ahead": 2 * len(SLOW.partition(b"\r\n\r\n")[2])}])
+async def test_so_many_requests_are_read_ahead_and_no_more(limits: dict[str, int], autojump_clock: MockClock) -> None:
+    server, _ = make(**limits)
+    async with open_site(server) as site:
+        # The pipe holds one request, so one is sent when the one before it was read.
+        peer = site.connect(pipe=len(SLOW))
+        sent = 0
+        with trio.move_on_after(5):
+            while True:
+                await peer.send(SLOW)
+                sent += 1
+                await wait_all_tasks_blocked()
+        # One is answered, three wait, and the last is in the pipe.
+        assert sent == 1 + 3 + 1
+        await peer.leave()
+        await peer.ended.wait()
+
+
+@pytest.mark.parametrize("goes_on", [0, 5, 60])
+async def test_an_answer_to_a_request_that_is_not_read_to_its_end_is_not_lost(
+    goes_on: int, autojump_clock: MockClock
+) -> None:
+    server, _ = make(message_bytes=1_000)
+    head = http(HELLO, body=b"x", content_length="1000000")
+    async with open_site(server) as site, trio.open_nursery() as nursery:
+        socket = UnreadIsLost(head)
+        nursery.start_soon(site.serve, trio.SocketStream(socket))
+        # What was on its way when the server answered.
+        for _ in range(goes_on):
+            await wait_all_tasks_blocked()
+            socket.arrive(b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        socket.arrive(None)
+    assert socket.heard.startswith(b"HTTP/1.1 413 ")
+    assert trio.current_time() == pytest.approx(0)
+
+
+async def test_a_client_that_never_ends_is_waited_for_a_moment_only(autojump_clock: MockClock) -> None:
+    server, _ = make(message_bytes=1_000)
+    async with open_site(server) as site:
+        await site.serve(trio.SocketStream(UnreadIsLost(http(HELLO, body=b"x", content_length="1000000"))))
+    assert trio.current_time() == pytest.approx(1)
+
+
 async def test_a_connection_that_is_not_read_stalls_nobody_else(autojump_clock: MockClock) -> None:
     server, _ = make()
 
@@ -1207,6 +1266,22 @@ async def test_requests_side_by_side_see_their_own_values(autojump_clock: MockCl
         assert [(await peer.answer()).text for peer in peers] == [f"of {number}" for number in range(4)]
 
 
+async def test_an_answer_keeps_its_place_until_it_has_room(autojump_clock: MockClock) -> None:
+    server, _ = make(write_buffer=10_000)
+
+    @server.tool
+    async def big() -> str:
+        return "x" * 100_000
+
+    async with open_site(server) as site:
+        deaf = site.connect(pipe=4_000)
+        await deaf.send(http(call(1, "big")))
+        await wait_all_tasks_blocked()
+        assert site.statistics.running == 1
+        await deaf.ended.wait()
+        assert site.statistics == IDLE
+
+
 # -- drain
 
 
@@ -1242,6 +1317,18 @@ async def test_a_connection_that_is_drained_before_it_runs_serves_nothing(
     peer.connection.drain()
     assert await peer.closed()
     assert site.log.events == []
+
+
+async def test_a_stream_that_is_asked_for_during_the_drain_ends_at_once(autojump_clock: MockClock, site: Site) -> None:
+    peer = site.connect()
+    site.endpoint.drain()
+    answer = await peer.ask(request(1, "subscriptions/listen", notifications={"toolsListChanged": True}))
+    assert trio.current_time() == 0
+    assert [message.get("method", "result") for message in answer.events] == [
+        "notifications/subscriptions/acknowledged",
+        "result",
+        "notifications/cancelled",
+    ]
 
 
 async def test_a_client_that_leaves_during_the_drain_ends_its_tool(autojump_clock: MockClock, site: Site) -> None:
