@@ -1,4 +1,4 @@
-"""The command line in the process of the test: for what is only said and decided, where no signal, terminal or descriptor counts."""
+"""The command line in the process of the test: for what is said and decided, where no signal, terminal or descriptor counts."""
 
 from __future__ import annotations
 
