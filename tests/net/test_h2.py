@@ -421,7 +421,7 @@ async def test_one_client_cannot_stop_the_server(tls: bool, certificate: tuple[s
             try:
                 await _bear(attack, lab, healthy, connect)
                 # Nothing of the attacker is left.
-                assert await holds(before, 2) == before
+                assert await holds(before) == before
                 assert engine.executor.statistics().running == 0
             except BaseException as exc:
                 exc.add_note(f"The attack was {attack.__name__}.")

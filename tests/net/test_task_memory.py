@@ -80,7 +80,7 @@ class Life:
 
     async def one(self, kind: int) -> None:
         """A call that becomes a task, to its end."""
-        tool, arguments = ("ask", {}) if kind == 1 else ("work", {"seconds": self.seconds})
+        tool, arguments = ("ask", {}) if kind in (1, 3) else ("work", {"seconds": self.seconds})
         handle = await self.ask("tools/call", name=tool, arguments=arguments)
         if handle["resultType"] == "complete":
             return  # the disk was slower than the tool
@@ -95,8 +95,18 @@ class Life:
         elif kind == 3:
             listening = f"listening {task_id}"
             await self.peer.send(declared(listening, "subscriptions/listen", notifications={"taskIds": [task_id]}))
-            while (message := await self.peer.receive())["params"].get("status") != "completed":
+            assert "method" in await self.peer.receive()
+            # Only now is it answered, so that its end cannot come before anybody listens.
+            asked = await self.until(task_id, "input_required")
+            self.count += 1
+            answers = {key: {"action": "accept", "content": {"text": "t"}} for key in asked["inputRequests"]}
+            await self.peer.send(declared(self.count, "tasks/update", taskId=task_id, inputResponses=answers))
+            answered = completed = False
+            while not (answered and completed):
+                message = await self.peer.receive()
                 assert "error" not in message
+                answered |= message.get("id") == self.count
+                completed |= message.get("params", {}).get("status") == "completed"
             await self.peer.cancel(listening)
         else:
             await trio.sleep(self.seconds)
