@@ -10,9 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from ..net.needs import need
+from .inside import inside, invoke
 
 SERVER = '''
 import trio
@@ -39,6 +44,10 @@ async def refuse() -> str:
 @server.tool
 async def picture() -> Image:
     return Image(b"12345")
+
+@server.tool
+async def much() -> str:
+    return "much " * 200_000
 
 @server.tool
 async def slow(seconds: float, ctx: Context) -> str:
@@ -76,73 +85,90 @@ def shop(tmp_path: Path) -> str:
     return str(path)
 
 
-def run(*args: str, **options: object) -> tuple[int, str, str]:
-    """Exit status, standard output, standard error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "trio_mcp", *args],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        **options,  # type: ignore[call-overload]
-    )
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same server, which runs already: for what does not depend on how it is started."""
+    path = tmp_path_factory.mktemp("shop") / "shop.py"
+    path.write_text(SERVER)
+    log = path.with_name("log")
+    command = [sys.executable, "-m", "trio_mcp", "serve", str(path), "--http", "127.0.0.1:0"]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stderr=errors)
+    try:
+        end = time.monotonic() + 20
+        while "Ctrl-C ends the server." not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.01)
+        yield log.read_text().splitlines()[0].partition("serves at ")[2]
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def run(*args: str) -> tuple[int, str, str]:
+    """The same as `inside`, as a process of its own."""
+    command = [sys.executable, "-m", "trio_mcp", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 # -- calling
 
 
-def test_call_prints_the_result(shop: str) -> None:
+def test_call_prints_the_result(shop: str, url: str) -> None:
     assert run("call", shop, "add", "a=1", "b=2") == (0, "3\n", "")
-    assert run("call", shop, "add", "a=-1") == (0, "9\n", "")
-    assert run("call", f"{shop}:server", "add", "a=1") == (0, "11\n", "")
-    assert run("call", shop, "picture") == (0, "[image image/png, 5 bytes]\n", "")
+    assert inside("call", f"{shop}:server", "add", "a=1") == (0, "11\n", "")
+    assert inside("call", url, "add", "a=-1") == (0, "9\n", "")
+    assert inside("call", url, "picture") == (0, "[image image/png, 5 bytes]\n", "")
 
 
-def test_values_are_read_as_the_tool_wants_them(shop: str) -> None:
-    assert run("call", shop, "describe", "text=3", 'tags=["a", "b"]', "ratio=0.5", "note=7") == (
+def test_values_are_read_as_the_tool_wants_them(url: str) -> None:
+    assert inside("call", url, "describe", "text=3", 'tags=["a", "b"]', "ratio=0.5", "note=7") == (
         0,
         "('3', ['a', 'b'], 0.5, 7)\n",
         "",
     )
-    assert run("call", shop, "describe", 'text={"a": "=b"}', "note=null")[1] == '(\'{"a": "=b"}\', None, 1, None)\n'
-    assert run("call", shop, "describe", "text=", "note=seven")[1] == "('', None, 1, 'seven')\n"
+    assert inside("call", url, "describe", 'text={"a": "=b"}', "note=null")[1] == '(\'{"a": "=b"}\', None, 1, None)\n'
+    assert inside("call", url, "describe", "text=", "note=seven")[1] == "('', None, 1, 'seven')\n"
 
 
-def test_arguments_as_json_and_the_result_as_json(shop: str) -> None:
-    assert run("call", shop, "add", "--json", '{"a": 1, "b": 4}') == (0, "5\n", "")
-    assert run("call", shop, "add", "--json", '{"a": 1, "b": 4}', "b=5") == (0, "6\n", "")
+def test_arguments_as_json_and_the_result_as_json(url: str) -> None:
+    assert inside("call", url, "add", "--json", '{"a": 1, "b": 4}') == (0, "5\n", "")
+    assert inside("call", url, "add", "--json", '{"a": 1, "b": 4}', "b=5") == (0, "6\n", "")
     for args in (["a=1", "b=2", "--json"], ["--json", "a=1", "b=2"], ["--json", '{"a": 1, "b": 2}', "--json"]):
-        status, out, _ = run("call", shop, "add", *args)
+        status, out, _ = inside("call", url, "add", *args)
         assert (status, json.loads(out)["structuredContent"]) == (0, 3)
     for bad, why in (("[1]", "expected an object"), ("{", "not JSON")):
-        status, out, errors = run("call", shop, "add", "--json", bad)
+        status, out, errors = inside("call", url, "add", "--json", bad)
         assert (status, out) == (2, "")
         assert why in errors
 
 
-def test_a_tool_that_fails_is_status_1_and_speaks_on_standard_error(shop: str) -> None:
+def test_a_tool_that_fails_is_status_1_and_speaks_on_standard_error(shop: str, url: str) -> None:
     assert run("call", shop, "refuse") == (1, "", "not today\n")
-    status, out, errors = run("call", shop, "add", "a=x")
+    status, out, errors = inside("call", url, "add", "a=x")
     assert (status, out) == (1, "")
     assert errors == "Invalid arguments for tool 'add':\na: expected integer, got string \"x\"\n"
-    status, out, _ = run("call", shop, "refuse", "--json")
+    status, out, _ = inside("call", url, "refuse", "--json")
     assert (status, json.loads(out)["isError"]) == (1, True)
 
 
 def test_a_command_behind_two_dashes_is_a_target(shop: str) -> None:
     server = [sys.executable, "-m", "trio_mcp", "serve", shop]
     assert run("call", "add", "a=1", "b=2", "--", *server) == (0, "3\n", "")
-    assert run("tools", "--json", "--", *server)[0] == 0
+    assert inside("tools", "--json", "--", *server)[0] == 0
 
 
-def test_log_lines_are_shown_when_asked_for(shop: str) -> None:
-    status, out, errors = run("call", shop, "slow", "seconds=0.2", "--log", "info")
+def test_log_lines_are_shown_when_asked_for(url: str) -> None:
+    status, out, errors = inside("call", url, "slow", "seconds=0.2", "--log", "info")
     assert (status, out) == (0, "slept\n")
     assert errors.splitlines()[:2] == ["info: at 0", "info: at 1"]
 
 
 def test_a_timeout_is_status_3(shop: str) -> None:
-    status, out, errors = run("call", shop, "slow", "seconds=30", "--timeout", "0.5")
+    # Over a pipe, where the server goes with the call.
+    status, out, errors = inside("call", shop, "slow", "seconds=30", "--timeout", "0.5")
     assert (status, out) == (3, "")
     assert "trio-mcp: tools/call: no answer from" in errors
     assert "within 0.5 s" in errors
@@ -151,32 +177,30 @@ def test_a_timeout_is_status_3(shop: str) -> None:
 # -- lists, resources, prompts
 
 
-def test_tools_are_listed_with_their_arguments(shop: str) -> None:
-    status, out, errors = run("tools", shop)
+def test_tools_are_listed_with_their_arguments(url: str) -> None:
+    status, out, errors = inside("tools", url)
     assert (status, errors) == (0, "")
     assert out.startswith("add(a: integer, [b: integer]) -> integer\n    Add two numbers.\n\n    Exactly.\n")
     assert "describe(text: string, [tags: array of string or null], [ratio: number]," in out
-    names = [tool["name"] for tool in json.loads(run("tools", shop, "--json")[1])]
-    assert names == ["add", "describe", "refuse", "picture", "slow"]
+    names = [tool["name"] for tool in json.loads(inside("tools", url, "--json")[1])]
+    assert names == ["add", "describe", "refuse", "picture", "much", "slow"]
 
 
-def test_read(shop: str) -> None:
-    assert run("read", shop, "text://fixed") == (0, "fixed text\n", "")
-    assert run("read", shop) == (0, "text://fixed\n    A fixed text.\nbytes://{name}\n", "")
-    done = subprocess.run(
-        [sys.executable, "-m", "trio_mcp", "read", shop, "bytes://ab"], capture_output=True, timeout=30, check=True
-    )
-    assert done.stdout == b"ab\x00"
-    assert json.loads(run("read", shop, "text://fixed", "--json")[1])["contents"][0]["text"] == "fixed text"
-    status, out, errors = run("read", shop, "text://other")
+def test_read(url: str) -> None:
+    assert inside("read", url, "text://fixed") == (0, "fixed text\n", "")
+    assert inside("read", url) == (0, "text://fixed\n    A fixed text.\nbytes://{name}\n", "")
+    done = invoke("read", url, "bytes://ab")
+    assert (done.exit_code, done.stdout_bytes) == (0, b"ab\x00")
+    assert json.loads(inside("read", url, "text://fixed", "--json")[1])["contents"][0]["text"] == "fixed text"
+    status, out, errors = inside("read", url, "text://other")
     assert (status, out) == (2, "")
     assert errors.endswith("Resource not found: text://other. There is: text://fixed, bytes://{name}\n")
 
 
-def test_prompt(shop: str) -> None:
-    assert run("prompt", shop, "greet", "name=Bo") == (0, "user: Hello Bo, fine?\n", "")
-    assert run("prompt", shop) == (0, "greet(name, [mood])\n    Greet somebody.\n", "")
-    status, out, errors = run("prompt", shop, "greet")
+def test_prompt(url: str) -> None:
+    assert inside("prompt", url, "greet", "name=Bo") == (0, "user: Hello Bo, fine?\n", "")
+    assert inside("prompt", url) == (0, "greet(name, [mood])\n    Greet somebody.\n", "")
+    status, out, errors = inside("prompt", url, "greet")
     assert (status, out) == (2, "")
     assert errors.endswith("Error: prompt 'greet' needs name\n")
 
@@ -187,9 +211,9 @@ def test_prompt(shop: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["call", "{shop}", "ad", "a=1"], "no tool named 'ad'; did you mean 'add'? There is: add, describe, refuse"),
-        (["call", "{shop}", "add", "c=1"], "no argument of add(a: integer, [b: integer]) named 'c'. There is: a, b"),
-        (["call", "{shop}", "refuse", "c=1"], "tool 'refuse' takes no arguments, got 'c'"),
+        (["call", "{url}", "ad", "a=1"], "no tool named 'ad'; did you mean 'add'? There is: add, describe, refuse"),
+        (["call", "{url}", "add", "c=1"], "no argument of add(a: integer, [b: integer]) named 'c'. There is: a, b"),
+        (["call", "{url}", "refuse", "c=1"], "tool 'refuse' takes no arguments, got 'c'"),
         (["call", "{shop}", "add", "a"], "'a' is not an argument; expected name=value"),
         (["call", "{shop}", "add", "a=1", "a=2"], "argument 'a' is given twice"),
         (["call", "{shop}"], "missing TOOL; 'trio-mcp tools TARGET' lists them"),
@@ -199,8 +223,8 @@ def test_prompt(shop: str) -> None:
         (["tools", "ftp://h/mcp"], "'ftp://h/mcp' is no URL of a server: expected http://, https:// or unix:PATH"),
         (["tools", "--"], "nothing behind --"),
         (["tools", "{shop}", "more"], "unexpected 'more'"),
-        (["prompt", "{shop}", "gret"], "no prompt named 'gret'; did you mean 'greet'?"),
-        (["prompt", "{shop}", "greet", "nam=x"], "no argument of prompt 'greet' named 'nam'; did you mean 'name'?"),
+        (["prompt", "{url}", "gret"], "no prompt named 'gret'; did you mean 'greet'?"),
+        (["prompt", "{url}", "greet", "nam=x"], "no argument of prompt 'greet' named 'nam'; did you mean 'name'?"),
         (["serve", "{shop}:other"], "has no Server named 'other'; its servers are: server"),
         (["serve", "nowhere.py"], "there is no file 'nowhere.py'"),
         (["serve", "nowhere"], "there is no file 'nowhere' (expected FILE.py)"),
@@ -209,7 +233,21 @@ def test_prompt(shop: str) -> None:
         (["tools", "--jsn", "{shop}"], "No such option"),
     ],
 )
-def test_a_mistake_says_what_there_is_and_is_status_2(args: list[str], words: str, shop: str) -> None:
+def test_a_mistake_says_what_there_is_and_is_status_2(args: list[str], words: str, shop: str, url: str) -> None:
+    status, out, errors = inside(*[arg.replace("{shop}", shop).replace("{url}", url) for arg in args])
+    assert (status, out) == (2, "")
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["call", "{shop}", "ad", "a=1"], "no tool named 'ad'; did you mean 'add'? There is: add, describe, refuse"),
+        (["sreve", "{shop}"], "no command 'sreve'; there is: serve, tools, call, tasks, read, prompt"),
+    ],
+)
+def test_a_mistake_is_the_same_in_a_process_of_its_own(args: list[str], words: str, shop: str) -> None:
     status, out, errors = run(*[arg.replace("{shop}", shop) for arg in args])
     assert (status, out) == (2, "")
     assert words in errors
@@ -217,12 +255,13 @@ def test_a_mistake_says_what_there_is_and_is_status_2(args: list[str], words: st
 
 
 def test_a_server_that_cannot_be_started_is_status_3(tmp_path: Path) -> None:
-    assert run("tools", "--", "no-such-program") == (
+    need("/bin/sh")
+    assert inside("tools", "--", "no-such-program") == (
         3,
         "",
         "trio-mcp: cannot start the server (no-such-program): No such file or directory\n",
     )
-    status, _, errors = run("tools", "--", "sh", "-c", "echo why >&2; exit 4")
+    status, _, errors = inside("tools", "--", "sh", "-c", "echo why >&2; exit 4")
     assert status == 3
     assert errors.splitlines() == [
         "why",
@@ -251,7 +290,8 @@ def test_a_server_that_cannot_be_started_is_status_3(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_served_says_why(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
-    status, out, errors = run("serve", str(path))
+    # What ends a process is tried in one.
+    status, out, errors = (run if "SystemExit" in text else inside)("serve", str(path))
     assert status == 2
     assert out == ""
     assert words in errors
@@ -259,13 +299,16 @@ def test_a_file_that_cannot_be_served_says_why(text: str, words: str, tmp_path: 
 
 
 def test_help_and_version() -> None:
-    status, out, _ = run("--help")
+    status, out, _ = inside("--help")
     assert status == 0
     for command in ("serve", "tools", "call", "read", "prompt"):
         assert f"\n  {command}" in out
-        assert run(command, "--help")[0] == 0
+        assert inside(command, "--help")[0] == 0
     assert run("--version")[1].startswith("trio-mcp, version ")
-    assert run()[0] in (0, 2)
+    # Without a command there is the same help, as the answer to wrong usage.
+    status, printed, errors = inside()
+    assert (status, printed) == (2, "")
+    assert errors.rstrip() == out.rstrip()
 
 
 # -- terminals and interrupts
@@ -350,7 +393,7 @@ def test_the_printed_configuration_starts_the_server(shop: str) -> None:
     assert process.wait(10) == 0
     os.close(master)
     entry = json.loads(shown[shown.index("{") : shown.rindex("}") + 1])["mcpServers"]["shop"]
-    assert run("call", "add", "a=1", "--", entry["command"], *entry["args"]) == (0, "11\n", "")
+    assert inside("call", "add", "a=1", "--", entry["command"], *entry["args"]) == (0, "11\n", "")
 
 
 def test_serve_debug_shows_the_error_to_the_client(tmp_path: Path) -> None:
@@ -359,19 +402,41 @@ def test_serve_debug_shows_the_error_to_the_client(tmp_path: Path) -> None:
         "from trio_mcp import Server\ns = Server('s')\n@s.tool\ndef f() -> int:\n    raise RuntimeError('the reason')\n"
     )
     server = [sys.executable, "-m", "trio_mcp", "serve", str(path)]
-    status, _, errors = run("call", "f", "--", *server)
+    status, _, errors = inside("call", "f", "--", *server)
     assert status == 1
     assert "RuntimeError: the reason" in errors, "the log of the server, on its standard error, has it"
     assert not errors.splitlines()[-1].endswith("the reason")
-    status, _, errors = run("call", "f", "--", *server, "--debug")
+    status, _, errors = inside("call", "f", "--", *server, "--debug")
     assert errors.splitlines()[-1].endswith("RuntimeError: the reason")
 
 
-def test_output_into_a_closed_pipe_is_quiet(shop: str) -> None:
-    done = subprocess.run(
-        ["/bin/sh", "-c", f"{sys.executable} -m trio_mcp tools {shop} | true"],
-        capture_output=True,
-        text=True,
-        timeout=30,
+@contextmanager
+def piped(*args: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command with its output in a pipe; gives the process and the end that reads."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trio_mcp", *args], stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE
     )
-    assert "Traceback" not in done.stderr
+    os.close(writing)
+    try:
+        yield process, reading
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_output_into_a_closed_pipe_is_quiet(url: str) -> None:
+    # As in `trio-mcp tools … | true`.
+    with piped("tools", url) as (process, reading):
+        os.close(reading)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, b"")
+
+
+def test_a_reader_that_has_seen_enough_ends_the_output_quietly(url: str) -> None:
+    # As in `… | head -c 5`; more than a pipe holds is still to come.
+    with piped("call", url, "much") as (process, reading):
+        assert os.read(reading, 5) == b"much "
+        os.close(reading)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, b"")

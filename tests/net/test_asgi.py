@@ -1,31 +1,28 @@
-"""`http_app` in a stock Hypercorn on real sockets, beside another application."""
+"""`http_app` in a stock Hypercorn on real sockets, beside another application.
+
+What it shares with the other edges is in `test_edges`.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import hypercorn.trio
 import pytest
 import trio
-from hypercorn.config import Config
 from hypercorn.middleware.dispatcher import TrioDispatcherMiddleware
 
 from trio_mcp import MCPError, http_app, open_client, open_server
 
+from .edges import hosting
 from .servers.http_peers import (
     H2Peer,
     Site,
     call,
     events_of,
-    holds,
     post,
-    reset,
-    settled,
     text_of,
 )
 from .servers.http_tools import Lab
@@ -48,37 +45,6 @@ async def other(scope: Scope, receive: Any, send: Any) -> None:
 def mounted(app: Any, prefix: str = "/api/v1") -> Any:
     """Our application below a prefix, and another one beside it."""
     return TrioDispatcherMiddleware({prefix: app, "/other": other})
-
-
-@asynccontextmanager
-async def hosting(app: Any, **settings: Any) -> AsyncIterator[Site]:
-    """A stock Hypercorn with an application; `serving` of the site is its end."""
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.errorlog = logging.getLogger("host.error")
-    config.graceful_timeout = 0.5
-    for name, value in settings.items():
-        setattr(config, name, value)
-    site = Site("")
-    leave = trio.Event()
-
-    async def serve(*, task_status: trio.TaskStatus[list[str]]) -> None:
-        try:
-            await hypercorn.trio.serve(app, config, shutdown_trigger=leave.wait, task_status=task_status, mode="asgi")
-        finally:
-            site.ended.set()
-
-    async with trio.open_nursery() as nursery:
-        urls = await nursery.start(serve)
-        site.url = urls[0]
-        try:
-            yield site
-        finally:
-            site.close()
-            leave.set()
-            with trio.move_on_after(5, shield=True):
-                await site.ended.wait()
-            nursery.cancel_scope.cancel()
 
 
 async def get(site: Site, path: str) -> tuple[int, bytes]:
@@ -135,16 +101,6 @@ async def test_the_root_path_of_the_host() -> None:
         for path in ("/behind/a/proxy/mcp", "/mcp"):
             async with open_client(f"{site.url}{path}") as client:
                 assert (await client.call_tool("echo", {"text": path})).text == path
-
-
-async def test_the_host_guard_is_on_for_loopback() -> None:
-    async with hosting(http_app(Lab().server)) as site:
-        peer = await site.h1()
-        await peer.send(post(call(1, "echo", text="x")).replace(b"host: 127.0.0.1", b"host: evil.example"))
-        status, _, body = await peer.response()
-        assert status == 403
-        assert "allowed_hosts" in json.loads(body)["error"]["message"]
-        await peer.aclose()
 
 
 # -- the lifespan
@@ -224,41 +180,6 @@ async def test_a_lifespan_that_fails_stops_the_host() -> None:
 # -- clients that go
 
 
-@pytest.mark.parametrize("progress", [False, True])
-@pytest.mark.parametrize("how", ["close", "TCP reset", "half-close", "h2 close", "h2 RST_STREAM"])
-async def test_a_client_that_goes_reaches_the_finally(how: str, progress: bool) -> None:
-    lab = Lab()
-    async with open_server(lab.server) as engine, hosting(http_app(engine), keep_alive_timeout=0.2) as site:
-        before = await settled()
-        message = call(1, "slow", progress=progress, seconds=30)
-        if how.startswith("h2"):
-            two = await site.h2()
-            stream = await two.post(message)
-            peer = None
-        else:
-            peer = await site.h1()
-            await peer.send(post(message))
-        await lab.wait("start")
-        begin = time.monotonic()
-        if peer is None and how == "h2 close":
-            await two.aclose()
-        elif peer is None:
-            two.h2.reset_stream(stream, 8)
-            await two.flush()
-        elif how == "close":
-            await peer.aclose()
-        elif how == "half-close":
-            await peer.stream.send_eof()
-        else:
-            await reset(peer.stream)
-        await lab.wait("finally", timeout=2)
-        assert time.monotonic() - begin < 0.5
-        assert lab.count("slept") == 0
-        await (two if peer is None else peer).aclose()
-        assert await holds(before) == before
-        assert engine.executor.statistics().running == 0
-
-
 async def test_our_client_that_leaves_the_scope_stops_the_tool() -> None:
     lab = Lab()
     async with hosting(http_app(lab.server)) as site, open_client(f"{site.url}/mcp") as client:
@@ -291,62 +212,13 @@ async def test_a_client_that_never_opens_its_window_costs_a_bounded_amount() -> 
 
 async def test_the_shutdown_of_the_host_cancels_what_still_runs() -> None:
     lab = Lab()
-    async with hosting(http_app(lab.server)) as site:
+    async with hosting(http_app(lab.server), graceful_timeout=0.2) as site:
         peer = await site.h1()
         await peer.send(post(call(1, "slow", progress=True, seconds=30)))
         await lab.wait("start")
         begin = time.monotonic()
     assert time.monotonic() - begin < 3
     assert [name for name, _ in lab.notes] == ["entered", "start", "finally", "left"]
-
-
-# -- bodies
-
-
-@pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_too_large_is_413(declared: bool) -> None:
-    async with hosting(http_app(Lab(message_bytes=100_000).server)) as site:
-        peer = await site.h1()
-        whole = post(call(1, "echo", text="x" * 300_000))
-        if not declared:
-            head, body = whole.split(b"\r\n\r\n", 1)
-            lines = [line for line in head.split(b"\r\n") if not line.startswith(b"content-length")]
-            chunks = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
-            framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
-            whole = b"\r\n".join([*lines, b"transfer-encoding: chunked"]) + b"\r\n\r\n" + framed + b"0\r\n\r\n"
-        with trio.fail_after(5):
-            await peer.send(whole)
-            status, _, body = await peer.response()
-        assert (status, json.loads(body)["error"]["code"]) == (413, -32600)
-        await peer.aclose()
-        new = await site.h1()
-        assert await new.echo("on") == "on"
-        await new.aclose()
-
-
-async def test_a_slow_body_is_408() -> None:
-    lab = Lab(body_timeout=0.3)
-    async with hosting(http_app(lab.server)) as site:
-        peer = await site.h1()
-        whole = post(call(1, "echo", text="x"))
-        await peer.send(whole[:-5])
-        begin = time.monotonic()
-        with trio.fail_after(2):
-            assert (await peer.head())[0] == 408
-        assert 0.25 < time.monotonic() - begin < 1
-        await peer.aclose()
-
-
-async def test_a_body_that_breaks_off_leaves_nothing() -> None:
-    lab = Lab()
-    async with hosting(http_app(lab.server)) as site:
-        before = await settled()
-        for _ in range(20):
-            peer = await site.h1()
-            await peer.send(post(call(1, "slow", seconds=30))[:-5])
-            await peer.aclose()
-        assert await holds(before) == before
-        assert lab.count("start") == 0
 
 
 # -- other scopes
@@ -365,28 +237,6 @@ async def test_a_websocket_is_closed_at_once() -> None:
         new = await site.h1()
         assert await new.echo("on") == "on"
         await new.aclose()
-
-
-async def test_events_arrive_while_the_tool_runs() -> None:
-    lab = Lab()
-    async with hosting(http_app(lab.server)) as site:
-        peer = await site.h1()
-        await peer.send(post(call(1, "slow", progress=True, seconds=0.3)))
-        status, headers = await peer.head()
-        assert (status, headers["content-type"]) == (200, "text/event-stream")
-        assert headers["x-accel-buffering"] == "no"
-        await peer.until(b"notifications/progress")
-        assert lab.count("finally") == 0
-        peer.data = b"0\r\n\r\n" if peer.data.endswith(b"0\r\n\r\n") else peer.data
-        await peer.until(b'"slept"')
-        await peer.aclose()
-
-
-async def test_a_crash_of_a_tool_is_an_answer() -> None:
-    async with hosting(http_app(Lab().server)) as site, open_client(f"{site.url}/mcp") as client:
-        answer = await client.call_tool("crash")
-        assert answer.is_error
-        assert "error id" in answer.text
 
 
 @pytest.mark.parametrize("path", ["", "mcp", "/mcp?x"])

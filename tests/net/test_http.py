@@ -1,4 +1,7 @@
-"""HTTP over real sockets: binding, TLS, slots, the drain, clients that vanish, curl, and our own client."""
+"""HTTP over real sockets: binding, TLS, slots, signals, clients that vanish, curl, and our own client.
+
+What HTTP/1.1 shares with the other edges is in `test_edges`.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ from trio_mcp import (
 )
 
 from .helpers import SERVERS, Running
+from .needs import need
 from .servers.http_peers import (
     H1Peer,
     call,
@@ -78,18 +82,18 @@ async def test_the_path_of_the_endpoint_can_be_chosen() -> None:
         assert (await client.call_tool("echo", {"text": "there"})).text == "there"
 
 
-async def test_one_connection_serves_many_requests_with_and_without_a_slash() -> None:
+async def test_an_answer_says_nothing_of_a_connection_that_stays() -> None:
     async with serving(Lab().server) as site:
         peer = await site.h1()
-        for number in range(50):
-            await peer.send(post(call(number, "echo", text=f"{number}"), path=("/mcp", "/mcp/")[number % 2]))
-            status, headers, body = await peer.response()
-            assert (status, headers["content-type"], headers.get("connection")) == (200, "application/json", None)
-            assert (json.loads(body)["id"], text_of(json.loads(body))) == (number, f"{number}")
+        for number in range(2):
+            await peer.send(post(call(number, "echo", text=f"{number}")))
+            status, headers, _ = await peer.response()
+            assert (status, headers.get("connection")) == (200, None)
         await peer.aclose()
 
 
 async def test_ipv6_loopback() -> None:
+    need("IPv6")
     async with serving(Lab().server, "[::1]:0") as site:
         assert re.fullmatch(r"http://\[::1\]:[1-9]\d*/mcp", site.url)
         async with open_client(site.url) as client:
@@ -376,61 +380,30 @@ async def test_a_tls_handshake_has_the_time_of_a_head(certificate: tuple[str, st
 # -- the drain
 
 
-async def test_a_running_request_finishes_and_a_new_client_is_refused_while_draining() -> None:
+async def test_an_answer_in_the_drain_says_close_and_the_lifespan_is_left_last() -> None:
     lab = Lab(drain_timeout=3)
     async with serving(lab.server) as site:
         peer, stream = await site.h1(), await site.h1()
-        await peer.send(post(call(1, "slow", seconds=0.3)))
-        await stream.send(post(call(2, "slow", progress=True, seconds=0.3)))
+        await peer.send(post(call(1, "slow", seconds=0.1)))
+        await stream.send(post(call(2, "slow", progress=True, seconds=0.1)))
         await lab.wait("start", 2)
-        begin = time.monotonic()
         site.serving.cancel()
-        while True:
-            try:
-                await (await site.connect()).aclose()
-            except OSError:
-                break
-            await trio.sleep(0.001)
-        assert time.monotonic() - begin < 0.2
         status, headers, body = await peer.response()
         assert (status, headers["connection"], text_of(json.loads(body))) == (200, "close", "slept")
         status, _, body = await stream.response()
         assert (status, text_of(events_of(body)[-1])) == (200, "slept")
         assert (await peer.ended(), await stream.ended()) == (b"", b"")
         await site.ended.wait()
-        assert time.monotonic() - begin < 1
         assert [name for name, _ in lab.notes] == ["entered", *["start"] * 2, *["slept", "finally"] * 2, "left"]
         await peer.aclose()
         await stream.aclose()
 
 
-async def test_a_request_that_does_not_finish_in_the_drain_is_cancelled() -> None:
-    lab = Lab(drain_timeout=0.3)
-    async with serving(lab.server) as site:
-        peer = await site.h1()
-        await peer.send(post(call(1, "slow", seconds=30)))
-        await lab.wait("start")
-        begin = time.monotonic()
-        site.serving.cancel()
-        await site.ended.wait()
-        assert 0.25 < time.monotonic() - begin < 1
-        assert [name for name, _ in lab.notes] == ["entered", "start", "finally", "left"]
-        await peer.ended()
-        await peer.aclose()
-
-
-@pytest.mark.parametrize("kind", ["between requests", "just connected", "half a head", "first letter", "h2"])
-async def test_a_connection_without_a_request_does_not_hold_the_drain(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["just connected", "half a head", "first letter"])
+async def test_a_connection_before_its_first_request_does_not_hold_the_drain(kind: str) -> None:
     async with serving(Lab(drain_timeout=5).server) as site:
         peer = await site.h1()
-        if kind == "h2":
-            two = await site.h2()
-            await two.echo("x")
-            await peer.aclose()
-            peer = H1Peer(two.stream)
-        elif kind == "between requests":
-            await peer.echo("x")
-        elif kind == "half a head":
+        if kind == "half a head":
             await peer.send(b"POST /mcp HTTP/1.1\r\nhost: 127")
         elif kind == "first letter":
             await peer.send(b"P")
@@ -454,27 +427,13 @@ async def test_a_tls_handshake_does_not_hold_the_drain(certificate: tuple[str, s
         await peer.aclose()
 
 
-async def test_a_client_that_does_not_read_cannot_hold_the_drain() -> None:
-    lab = Lab(drain_timeout=0.3, write_stall=20)
-    async with serving(lab.server) as site:
-        peer = await site.h1()
-        await peer.send(post(call(1, "chatter", progress=True, count=10_000, size=10_000)))
-        await lab.wait("said", 50)
-        begin = time.monotonic()
-        site.serving.cancel()
-        await site.ended.wait()
-        assert time.monotonic() - begin < 1
-        assert lab.count("finally") == 1
-        await peer.aclose()
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT"])
 def test_a_signal_drains_and_the_exit_status_is_0(how: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with Running("http_tools.py", "127.0.0.1:0", env={"LOG": str(log)}) as server:
+    with Running("http_tools.py", "127.0.0.1:0", env={"LOG": str(log), "LIMITS": '{"drain_timeout": 0.8}'}) as server:
         port = port_of(server)
         with connect(port) as running, connect(port) as stuck, connect(port) as idle:
-            running.sendall(post(call(1, "slow", seconds=0.5)))
+            running.sendall(post(call(1, "slow", seconds=0.3)))
             stuck.sendall(post(call(2, "slow", seconds=60)))
             idle.sendall(post(call(3, "echo", text="x")))
             assert idle.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -485,7 +444,7 @@ def test_a_signal_drains_and_the_exit_status_is_0(how: str, tmp_path: Path) -> N
             assert time.monotonic() - begin < 1
             assert text_of(json.loads(read_all(running).partition(b"\r\n\r\n")[2])) == "slept"
             assert server.process.wait(10) == 0
-            assert 1.5 < time.monotonic() - begin < 4
+            assert 0.7 < time.monotonic() - begin < 2.5
         with pytest.raises(ConnectionRefusedError):
             connect(port)
         assert [name for name, _ in wait_events(log, 7)] == [
@@ -621,6 +580,7 @@ def test_a_client_that_goes_reaches_the_finally_within_a_millisecond(
 
 def sockets_of(pid: int) -> int:
     """How many TCP sockets a process holds."""
+    need("/proc")
     known = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
     count = 0
     for name in os.listdir(f"/proc/{pid}/fd"):
@@ -671,78 +631,12 @@ async def test_many_clients_that_vanish_leave_nothing() -> None:
             await peer.aclose()
 
 
-async def test_a_client_that_leaves_the_queue_is_not_served() -> None:
-    lab = Lab(running=1, waiting=4)
-    async with open_server(lab.server) as engine, serving(engine) as site:
-        first, second = await site.h1(), await site.h1()
-        await first.send(post(call(1, "slow", seconds=30)))
-        await lab.wait("start")
-        await second.send(post(call(2, "slow", seconds=30)))
-        with trio.fail_after(2):
-            while engine.executor.statistics().waiting != 1:
-                await trio.sleep(0.001)
-            await second.aclose()
-            while engine.executor.statistics().waiting != 0:
-                await trio.sleep(0.001)
-        await first.aclose()
-        await lab.wait("finally")
-        with trio.fail_after(2):
-            while engine.executor.statistics().running != 0:
-                await trio.sleep(0.001)
-        assert lab.count("start") == 1
-
-
-async def test_a_server_that_is_full_answers_503_at_once() -> None:
-    lab = Lab(running=1, waiting=1)
-    async with serving(lab.server) as site:
-        busy = [await site.h1() for _ in range(2)]
-        for peer in busy:
-            await peer.send(post(call(1, "slow", seconds=30)))
-        await lab.wait("start")
-        await trio.sleep(0.05)
-        third = await site.h1()
-        await third.send(post(call("three", "echo", text="x")))
-        status, headers, body = await third.response()
-        assert (status, headers["retry-after"], json.loads(body)["id"]) == (503, "1", "three")
-        for peer in [*busy, third]:
-            await peer.aclose()
-
-
-async def test_a_client_that_stops_reading_is_held_back_and_then_counts_as_gone() -> None:
-    lab = Lab(write_stall=0.4)
-    async with serving(lab.server) as site:
-        healthy, peer = await site.h1(), await site.h1()
-        await peer.send(post(call(1, "chatter", progress=True, count=5_000, size=10_000)))
-        await lab.wait("said", 20)
-        assert await healthy.echo("beside") == "beside"
-        begin = time.monotonic()
-        await lab.wait("finally", timeout=5)
-        assert time.monotonic() - begin < 3
-        # 50 MB were to be said; what was accepted is our buffer and those of the system.
-        assert lab.count("said") < 1_500
-        assert await healthy.echo("after") == "after"
-        await peer.aclose()
-        await healthy.aclose()
-
-
-async def test_a_client_that_reads_slowly_gets_everything() -> None:
-    lab = Lab(write_stall=1)
-    async with serving(lab.server) as site:
-        peer = await site.h1()
-        await peer.send(post(call(1, "chatter", progress=True, count=300, size=20_000)))
-        data = b""
-        while not data.endswith(b"\r\n0\r\n\r\n"):
-            data += await peer.stream.receive_some(400_000)
-            await trio.sleep(0.01)
-        assert [lab.count("said"), data.count(b"notifications/progress")] == [300, 300]
-        await peer.aclose()
-
-
 # -- curl
 
 
 async def curl(url: str, message: dict[str, Any], *options: str) -> tuple[int, bytes, bytes]:
     """Run curl: its exit status, output, and what it said."""
+    need("curl")
     headers = [part for name, value in fields(message).items() for part in ("-H", f"{name}: {value}")]
     done = await trio.run_process(
         ["curl", "-sS", "-N", *headers, "-d", json.dumps(message), *options, url],
@@ -801,6 +695,7 @@ async def test_curl_over_tls(version: list[str], certificate: tuple[str, str]) -
 
 
 async def test_curl_sends_a_long_body_after_100_continue() -> None:
+    need("curl")
     async with serving(Lab().server) as site:
         message = call(1, "echo", text="é" * 200_000)
         options = ["-H", "expect: 100-continue", "--expect100-timeout", "5", "--http1.1"]

@@ -215,9 +215,9 @@ async def test_nothing_is_lost_or_wrong_after_a_kill(tmp_path: Path, capsys: pyt
 async def test_an_end_that_was_told_is_kept(how: str, tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     ends: dict[str, dict[str, Any]] = {}
-    for number in range(4):
+    for number in range(3):
         async with server_process(path) as process:
-            task_id = await process.client.start("quick", number=number, seconds=0.3)
+            task_id = await process.client.start("quick", number=number, seconds=0.1)
             if how == "heard":
                 async with process.client.listen(task_id) as following:
                     while (state := (await following())["params"])["status"] not in FINAL:

@@ -15,8 +15,8 @@ from trio_mcp.serve import OpenServer
 from .servers.http_peers import H2Peer, Site, call, post, serving
 from .task_client import declared
 
-WINDOW = 0.05
-DELAYS = [0.0, *(WINDOW + 0.001 * offset for offset in (-20, -5, *range(-3, 20), 25, 40, 1_000))]
+WINDOW = 0.03
+DELAYS = [0.0, *(WINDOW + 0.001 * offset for offset in (-15, -5, *range(-3, 20), 25, 40, 400))]
 """Seconds until the client goes away: dense from the end of the window until the row has nearly always been written."""
 
 

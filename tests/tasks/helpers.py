@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -37,9 +38,24 @@ async def kill(process: Running) -> None:
 
 
 def query(path: Path, sql: str) -> Any:
-    """The first value that a connection of its own finds."""
+    """The first value that a connection of its own finds, if there is one."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-        return connection.execute(sql).fetchone()[0]
+        row = connection.execute(sql).fetchone()
+        return None if row is None else row[0]
+
+
+def commits(path: Path) -> int:
+    """How many transactions are in the log of a database: each ends with a frame that says how large the database is then.
+
+    See "The WAL File Format" of SQLite: a head of 32 bytes; a head of 24 bytes before each page.
+    """
+    data = path.with_name(f"{path.name}-wal").read_bytes()
+    if not data:
+        return 0
+    (page,) = struct.unpack_from(">I", data, 8)
+    salt = data[16:24]
+    heads = (data[at : at + 24] for at in range(32, len(data), 24 + page))
+    return sum(head[8:16] == salt and head[4:8] != bytes(4) for head in heads)
 
 
 def put(path: Path, text: str = "") -> None:

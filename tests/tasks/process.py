@@ -6,11 +6,26 @@ import itertools
 import os
 import sqlite3
 import sys
+import uuid
 
 import trio
 
-from trio_mcp import SQLiteTaskStore, TaskStoreError
-from trio_mcp.testing.task_rows import make_task
+from trio_mcp import SQLiteTaskStore, Task, TaskStoreError
+
+
+def make_task(owner: str) -> Task:
+    """One that works. (That of `trio_mcp.testing` comes with Hypothesis, which takes longer to load than all else here.)"""
+    return Task(
+        id=uuid.uuid4().hex,
+        owner=owner,
+        principal="",
+        params={"name": "tool"},
+        meta={},
+        created=1e9,
+        updated=1e9,
+        ttl=60.0,
+        poll_interval=1.0,
+    )
 
 
 async def own(path: str, owner: str, count: str) -> None:

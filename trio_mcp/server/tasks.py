@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -31,11 +31,32 @@ from .task import INTERRUPTED, Outcome, ServerTask
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["Tasks", "cancel_task", "get_task", "update_task"]
+__all__ = ["Tasks", "TasksStatistics", "cancel_task", "get_task", "update_task"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.tasks")
 
 Run = Callable[[Call, Tool, dict[str, Any], Context[Any]], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksStatistics:
+    """What the tasks of a server hold right now.
+
+    Attributes:
+        running: Tasks whose work runs in this process.
+        opening: Callers with calls that have no row yet.
+        unsaved: Tasks whose state is newer than their row.
+        discarded: Rows that are to be deleted: nobody was told of their tasks.
+        heard: Tasks that somebody listens to.
+        told: Tasks of other processes among them whose last state is kept, to notice the next one.
+    """
+
+    running: int
+    opening: int
+    unsaved: int
+    discarded: int
+    heard: int
+    told: int
 
 
 class Tasks:
@@ -73,6 +94,17 @@ class Tasks:
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
         self._heard: Counter[str] = Counter()
         self._told: dict[str, Task] = {}
+
+    def statistics(self) -> TasksStatistics:
+        """What is held: a server that has nothing to do with tasks holds nothing."""
+        return TasksStatistics(
+            running=len(self.running),
+            opening=len(self._opening),
+            unsaved=len(self._changed),
+            discarded=len(self._discarded),
+            heard=len(self._heard),
+            told=len(self._told),
+        )
 
     # -- life
 

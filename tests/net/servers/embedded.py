@@ -1,6 +1,6 @@
-"""A trio program of its own that serves on stdio for a while and then goes on without it."""
+"""A trio program of its own that serves on stdio until SIGUSR1 and then goes on without it."""
 
-import sys
+import signal
 
 import trio
 from tools import server
@@ -9,11 +9,11 @@ from trio_mcp import serve_stdio
 
 
 async def main() -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_stdio, server)
-        print("serving", file=sys.stderr, flush=True)
-        await trio.sleep(float(sys.argv[1]))
-        nursery.cancel_scope.cancel()
+    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_stdio, server)
+            await anext(aiter(signals))
+            nursery.cancel_scope.cancel()
     # The standard output is the program's own again.
     print("after")
 

@@ -1,8 +1,10 @@
 """The server of the HTTP tests: in the test's own trio run, or a process that prints its URL.
 
-`python http_tools.py BIND` serves until SIGINT or SIGTERM. `LOG` names a file for `EVENT NANOSECONDS` lines.
+`python http_tools.py BIND` serves until SIGINT or SIGTERM. `LOG` names a file for `EVENT NANOSECONDS` lines; `LIMITS` is a
+JSON object of bounds.
 """
 
+import json
 import os
 import sys
 import time
@@ -94,4 +96,10 @@ class Lab:
 
 
 if __name__ == "__main__":
-    sys.exit(run_http(Lab().server, sys.argv[1], lambda bound: print(bound.urls[0], flush=True)))
+    sys.exit(
+        run_http(
+            Lab(**json.loads(os.environ.get("LIMITS", "{}"))).server,
+            sys.argv[1],
+            lambda bound: print(bound.urls[0], flush=True),
+        )
+    )

@@ -104,6 +104,7 @@ async def again_once(number: int, seconds: float, ctx: Context) -> str:
     first = await ctx.once("first", make)
     await trio.sleep(0.3)
     second = await ctx.once("second", make)
+    mark(f"kept {number}")
     await trio.sleep(seconds)
     return expected("again_once", first + second)
 

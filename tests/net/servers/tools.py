@@ -1,5 +1,9 @@
-"""A server with the tools that the tests of real pipes need. `LOG` names a file for `EVENT NANOSECONDS` lines."""
+"""A server with the tools that the tests of real pipes need.
 
+`LOG` names a file for `EVENT NANOSECONDS` lines; `LIMITS` is a JSON object of bounds.
+"""
+
+import json
 import logging
 import os
 import subprocess
@@ -8,9 +12,9 @@ import time
 
 import trio
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Limits, Server
 
-server = Server("tools", version="1")
+server = Server("tools", version="1", limits=Limits(**json.loads(os.environ.get("LIMITS", "{}"))))
 
 
 def note(event: str) -> None:
