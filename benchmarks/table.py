@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from .processes import Cores
 from .results import Result
-from .servers import OURS, Ready, Row
+from .servers import OURS, Row
 
-__all__ = ["Measure", "Target", "header", "median", "report"]
+__all__ = ["Measure", "Target", "median", "report", "table", "verdicts"]
 
 
 @dataclass(frozen=True)
@@ -50,40 +47,12 @@ class Target:
     at_most: bool
     unit: str = ""
 
-
-def header(
-    title: str, servers: Mapping[str, Ready], cores: Cores, priorities: bool, rounds: int, duration: float
-) -> str:
-    """What was measured, and where."""
-    versions = dict.fromkeys(
-        f"{name} {version}" for ready in servers.values() for name, version in ready.versions.items()
-    )
-    lines = [
-        f"# {title}",
-        "",
-        f"- {platform.python_implementation()} {platform.python_version()}",
-        "- " + ", ".join(versions),
-        f"- Linux {platform.release()}, {platform.machine()}, {_model()}; {_cores(cores)}; "
-        + ("with" if priorities else "without")
-        + " precedence over other processes",
-        (f"- medians of {rounds} rounds, interleaved, " if rounds > 1 else "- one round, ") + f"{duration:g} s a run",
-        "- These figures are for this run on this machine. What carries over to another is the ratios, and not all of "
-        "them.",
-    ]
-    return "\n".join(lines)
-
-
-def _model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "unknown processor"
-
-
-def _cores(cores: Cores) -> str:
-    if cores.shared:
-        return f"server and load share core {cores.server}"
-    return f"server on core {cores.server}, load on core {cores.load}"
+    @property
+    def met(self) -> bool | None:
+        """Whether it is reached; None when it was not measured."""
+        if self.value is None:
+            return None
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 
 def median(result: Result | None, key: str) -> float | None:
@@ -92,7 +61,7 @@ def median(result: Result | None, key: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _cell(measure: Measure, name: str, results: Mapping[str, Result]) -> str:
+def _cell(measure: Measure, name: str, results: Mapping[str, Result], base: str) -> str:
     value = median(results[name], measure.key)
     if measure.asked is not None:
         asked = results[name].figures.get(measure.asked, [])
@@ -102,8 +71,8 @@ def _cell(measure: Measure, name: str, results: Mapping[str, Result]) -> str:
     if value is None:
         return "-"
     text = f"{value:,.{measure.digits}f}"
-    ours = median(results.get(OURS), measure.key)
-    if name != OURS and ours is not None and value:
+    ours = median(results.get(base), measure.key)
+    if name != base and ours is not None and value:
         text += f" ({ours / value:.2f} ×)"
     return text
 
@@ -113,43 +82,45 @@ def report(
     measures: Sequence[Measure],
     results: Mapping[str, Result],
     missing: Mapping[str, str],
-    targets: Sequence[Target],
+    base: str = OURS,
 ) -> str:
-    """The table, what to know about it, and how it stands with the targets.
+    """The table, and what to know about it.
 
     Args:
         rows: The servers.
         measures: The rows of the table.
         results: By the name of the server.
         missing: Servers that could not be set up, and why.
-        targets: What is wanted.
+        base: The server that the others are compared with.
     """
     names = [name for name in rows if name in results or name in missing]
-    table = [["", *(rows[name].title for name in names)]]
-    table += [
-        [measure.title, *(_cell(measure, name, results) if name in results else "not set up" for name in names)]
+    cells = [["", *(rows[name].title for name in names)]]
+    cells += [
+        [measure.title, *(_cell(measure, name, results, base) if name in results else "not set up" for name in names)]
         for measure in measures
     ]
-    parts = [_markdown(table), "", "In brackets: ours ÷ this server. More is better for calls/s, less for the rest."]
-    parts += [f"- **{rows[name].title}** was not set up: {reason}" for name, reason in missing.items()]
+    notes = [f"- In brackets: {rows[base].title} ÷ this column. More is better for calls/s, less for the rest."]
+    notes += [f"- **{rows[name].title}** was not set up: {reason}" for name, reason in missing.items()]
     for name, result in results.items():
         if result.problem is not None:
-            parts.append(f"- **{rows[name].title}** failed, its figures are incomplete: {result.problem}")
-    parts += _notes(rows, results)
-    if OURS in results:
-        parts += ["", _markdown([["target", "wanted", "measured", "met"], *map(_verdict, targets)])]
-    return "\n".join(parts)
+            notes.append(f"- **{rows[name].title}** failed, its figures are incomplete: {result.problem}")
+    return "\n".join([table(cells), "", *notes, *_notes(rows, results)])
+
+
+def verdicts(targets: Sequence[Target]) -> str:
+    """How it stands with what is wanted."""
+    return table([["target", "wanted", "measured", "met"], *map(_verdict, targets)])
 
 
 def _verdict(target: Target) -> list[str]:
     wanted = f"{'≤' if target.at_most else '≥'} {target.bound:g}{target.unit}"
     if target.value is None:
         return [target.title, wanted, "not measured", "-"]
-    met = target.value <= target.bound if target.at_most else target.value >= target.bound
-    return [target.title, wanted, f"{target.value:.2f}{target.unit}", "yes" if met else "**no**"]
+    return [target.title, wanted, f"{target.value:.2f}{target.unit}", "yes" if target.met else "**no**"]
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; the first row is its head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
 
     def line(cells: Sequence[str]) -> str:
@@ -164,13 +135,19 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 def _notes(rows: Mapping[str, Row], results: Mapping[str, Result]) -> list[str]:
     runs = [run for result in results.values() for run in result.runs]
     noisy = sum(run["noisy"] for run in runs)
-    notes = []
+    notes = [
+        f"- {noisy or 'None'} of {len(runs)} load runs {'was' if noisy == 1 else 'were'} disturbed by other processes."
+    ]
     if noisy:
-        notes.append(
-            f"- {noisy} of {len(runs)} load runs were disturbed by other processes on the server's core, repeats "
-            "included; CPU a call stands even so."
-        )
+        notes[0] += " CPU a call stands even so; calls/s and latencies suffer."
+    bounded: dict[str, list[str]] = {}
     for name, result in results.items():
-        if any(run["bounded"] for run in result.runs):
-            notes.append(f"- **{rows[name].title}**: the load was the bottleneck, its calls/s are a lower bound.")
+        for run in result.runs:
+            if run["bounded"] and run["load"] not in bounded.setdefault(rows[name].title, []):
+                bounded[rows[name].title].append(run["load"])
+    loads = "; ".join(f"{title} ({', '.join(labels)})" for title, labels in bounded.items() if labels)
+    if loads:
+        notes.append(f"- The load was the bottleneck, so that calls/s are a lower bound: {loads}.")
+    else:
+        notes.append("- The load was not the bottleneck in any run.")
     return notes

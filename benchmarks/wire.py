@@ -6,7 +6,23 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["TEXT", "CallTemplate", "PostTemplate", "cancelled", "request"]
+__all__ = [
+    "ACK",
+    "DATA",
+    "END_STREAM",
+    "GOAWAY",
+    "HEADERS",
+    "PING",
+    "RST_STREAM",
+    "SETTINGS",
+    "TEXT",
+    "WINDOW_UPDATE",
+    "CallTemplate",
+    "PostTemplate",
+    "cancelled",
+    "frame_start",
+    "request",
+]
 
 PROTOCOL_VERSION: Final = "2026-07-28"
 TEXT: Final = "the quick brown fox jumps over it"
@@ -63,21 +79,51 @@ class PostTemplate:
         mark = 987_654_321
         meta = {**_META, "progressToken": "p"} if token else _META
         body = _text({"jsonrpc": "2.0", "id": mark, "method": method, "params": {**(params or {}), "_meta": meta}})
-        name = f"Mcp-Name: {params['name']}\r\n" if params and "name" in params else ""
-        self._head = (
-            "POST /mcp HTTP/1.1\r\n"
-            "Host: 127.0.0.1:PORT\r\n"
-            "Accept: application/json, text/event-stream\r\n"
-            "Content-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n"
-            f"MCP-Protocol-Version: {PROTOCOL_VERSION}\r\n"
-            f"Mcp-Method: {method}\r\n"
-            f"{name}\r\n"
-        ).encode()
-        head, self._tail = body.split(b"%d" % mark)
-        self._head += head
+        self._length = len(body)
+        self._fields = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "MCP-Protocol-Version": PROTOCOL_VERSION,
+            "Mcp-Method": method,
+        }
+        if params and "name" in params:
+            self._fields["Mcp-Name"] = params["name"]
+        self._head, self._tail = body.split(b"%d" % mark)
 
     def to(self, port: int) -> Callable[[int], bytes]:
         """The request to a server at this port, as a function of a number: its id is 100,000,000 + that."""
-        head, tail = self._head.replace(b":PORT\r\n", b":%d\r\n" % port, 1), self._tail
+        lines = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", *(f"{k}: {v}" for k, v in self._fields.items())]
+        head = "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + self._head
+        tail = self._tail
         return lambda number: b"%b%d%b" % (head, 100_000_000 + number, tail)
+
+    def frames(self, port: int) -> Callable[[int, int], bytes]:
+        """The same over HTTP/2, as a function of the number and of the stream: one HEADERS and one DATA frame."""
+        # Fields 3 and 6 of the static table (:method POST, :scheme http), then literals that nobody has to remember.
+        block = b"\x83\x86" + _literal(b"\x04", "/mcp") + _literal(b"\x01", f"127.0.0.1:{port}")
+        for name, value in self._fields.items():
+            block += _literal(_literal(b"\x00", name.lower()), value)
+        start, between = frame_start(len(block), HEADERS, END_HEADERS), frame_start(self._length, DATA, END_STREAM)
+        head, tail = self._head, self._tail
+
+        def frames(number: int, stream: int) -> bytes:
+            on = stream.to_bytes(4)
+            return b"%b%b%b%b%b%b%d%b" % (start, on, block, between, on, head, 100_000_000 + number, tail)
+
+        return frames
+
+
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+
+
+def frame_start(length: int, kind: int, flags: int = 0) -> bytes:
+    """The first five bytes of an HTTP/2 frame (RFC 9113, section 4.1); the number of the stream comes next."""
+    return length.to_bytes(3) + bytes((kind, flags))
+
+
+def _literal(before: bytes, text: str) -> bytes:
+    """A string of HPACK (RFC 7541, section 5.2) without Huffman coding, behind what says whose it is."""
+    assert len(text) < 127
+    return before + bytes((len(text),)) + text.encode()

@@ -17,22 +17,23 @@ os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
 
 from fastmcp import Context, FastMCP  # it reads its settings when it is imported
 
+# Text only, as the others answer: by default this library adds the same text once more as data (`output_schema`).
 server = FastMCP("peer")
 
 
-@server.tool
+@server.tool(output_schema=None)
 async def echo(text: str) -> str:
     """Echo the text."""
     return text
 
 
-@server.tool
+@server.tool(output_schema=None)
 async def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b
 
 
-@server.tool
+@server.tool(output_schema=None)
 async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -> str:
     """Sleep."""
     if progress:
@@ -48,7 +49,7 @@ async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -
 
 
 for name, description in extra_tools():
-    server.tool(extra, name=name, description=description)
+    server.tool(extra, name=name, description=description, output_schema=None)
 
 
 if __name__ == "__main__":

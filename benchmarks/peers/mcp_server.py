@@ -30,20 +30,20 @@ async def nap(seconds: float, tag: str) -> str:
 
 
 def high() -> Any:
-    """With decorators."""
+    """With decorators. Text only, as the others answer: by default this library adds the same text once more as data."""
     server = MCPServer("peer", log_level="ERROR")
 
-    @server.tool()
+    @server.tool(structured_output=False)
     async def echo(text: str) -> str:
         """Echo the text."""
         return text
 
-    @server.tool()
+    @server.tool(structured_output=False)
     async def add(a: int, b: int) -> int:
         """Add two integers."""
         return a + b
 
-    @server.tool()
+    @server.tool(structured_output=False)
     async def slow(seconds: float, tag: str, ctx: Context, progress: bool = False) -> str:
         """Sleep."""
         if progress:
@@ -51,7 +51,7 @@ def high() -> Any:
         return await nap(seconds, tag)
 
     for name, description in extra_tools():
-        server.add_tool(extra, name=name, description=description)
+        server.add_tool(extra, name=name, description=description, structured_output=False)
     return server
 
 
