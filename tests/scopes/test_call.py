@@ -25,6 +25,8 @@ class Sent:
     def begin(self) -> None:
         pass
 
+    full = False
+
     async def wait_room(self) -> None:
         pass
 

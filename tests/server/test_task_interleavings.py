@@ -107,6 +107,8 @@ class Seen:
     def begin(self) -> None:
         pass
 
+    full = False
+
     async def wait_room(self) -> None:
         pass
 
@@ -164,6 +166,8 @@ class Answer:
 
     def begin(self) -> None:
         pass
+
+    full = False
 
     async def wait_room(self) -> None:
         pass

@@ -34,6 +34,11 @@ class Outlet(Protocol):
     def begin(self) -> None:
         """The call has its place, and its work begins."""
 
+    @property
+    def full(self) -> bool:
+        """Whether the peer is slow to read, so that whoever has more for it should wait."""
+        ...
+
     async def wait_room(self) -> None:
         """Wait while the peer is slow to read. Cancellable; checkpoints only when it waits."""
 

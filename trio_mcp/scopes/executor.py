@@ -157,7 +157,22 @@ class Ticket:
             self._task = None
 
     async def __aenter__(self) -> None:
-        """Wait for the place, cancellable; checkpoints only when it waits.
+        """Wait for the place."""
+        if not self.ready:
+            await self.wait()
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Give the place back."""
+        self.release()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the place is there, so that there is nothing to wait for."""
+        behind = self._behind
+        return self._granted and self._refusal is None and (behind is None or behind.ready)
+
+    async def wait(self) -> None:
+        """Wait for the place, cancellable; whoever has it calls `release`. What `async with` does, without its cost.
 
         Raises:
             ServerBusy: the executor behind is full.
@@ -167,8 +182,8 @@ class Ticket:
         try:
             if self._refusal is not None:
                 raise self._refusal
-            if self._behind is not None:
-                await self._behind.__aenter__()
+            if self._behind is not None and not self._behind.ready:
+                await self._behind.wait()
         except BaseException:
             self._executor._release()
             raise
@@ -183,8 +198,8 @@ class Ticket:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
-    async def __aexit__(self, *exc: object) -> None:
-        """Give the place back. Never waits."""
+    def release(self) -> None:
+        """Give the place back; the next in the queue gets it at once."""
         if self._behind is not None:
-            await self._behind.__aexit__()
+            self._behind.release()
         self._executor._release()

@@ -131,18 +131,26 @@ class Engine:
         """Wait for the place of a call, and hold it until its answer has room."""
         try:
             place = call.place or self.executor.ticket()
-            async with place:
-                # A place that comes free while everything ends must not start user code.
-                await trio.lowlevel.checkpoint_if_cancelled()
-                await call.outlet.wait_room()
-                call.outlet.begin()
-                if place.waited:
-                    call.limit(call.timeout)
-                call.answer(await self._perform(call))
-                # A peer that does not read is not worked for, for as long as the call might have run.
-                await call.outlet.wait_room()
+            if not place.ready:
+                await place.wait()
         except ServerBusy as exc:
             call.answer(self._answer(call, exc))
+            return
+        outlet = call.outlet
+        try:
+            # A place that comes free while everything ends must not start user code.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if outlet.full:
+                await outlet.wait_room()
+            outlet.begin()
+            if place.waited:
+                call.limit(call.timeout)
+            call.answer(await self._perform(call))
+            if outlet.full:
+                # A peer that does not read is not worked for, for as long as the call might have run.
+                await outlet.wait_room()
+        finally:
+            place.release()
 
     async def _last(self, call: Call) -> None:
         """Run a call that takes no place, since it only waits."""

@@ -431,6 +431,8 @@ class _Nobody:
     def begin(self) -> None:
         pass
 
+    full = False
+
     async def wait_room(self) -> None:
         pass
 

@@ -61,9 +61,12 @@ class _Connection:
     def begin(self) -> None:
         pass
 
+    @property
+    def full(self) -> bool:
+        return self._link.full
+
     async def wait_room(self) -> None:
-        if self._link.full:
-            await self._link.wait_room()
+        await self._link.wait_room()
 
     def post(self, message: bytes) -> None:
         self._link.post(message, now=self._executor.idle)

@@ -43,6 +43,8 @@ class Link:
         self._send = send
         self._limits = limits
         self._framer = LineFramer(longest or limits.message_bytes)
+        if fd is None and isinstance(send, trio.SocketStream):
+            fd = send.socket.fileno()
         self._outbox = Outbox(send, limits, fd=fd)
         self._ended = False
         self._wake = trio.lowlevel.ParkingLot()

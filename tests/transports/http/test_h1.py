@@ -942,6 +942,8 @@ class Kept(Exchange):
         self.done = True
         self.kept.append("end")
 
+    full = False
+
     async def wait_room(self) -> None:
         await trio.lowlevel.checkpoint()
 

@@ -290,6 +290,10 @@ class _AsgiExchange(Exchange):
             self.done = True
             self._post({"type": "http.response.body", "body": b"", "more_body": False})
 
+    @property
+    def full(self) -> bool:
+        return self._size > self._limit and not self.gone
+
     async def wait_room(self) -> None:
         while self._size > self._limit and not self.gone:
             await self._changed.park()

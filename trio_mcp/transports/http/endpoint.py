@@ -177,6 +177,10 @@ class _HttpOutlet:
         if self.stream_only:
             self.stream()
 
+    @property
+    def full(self) -> bool:
+        return self._exchange.full
+
     async def wait_room(self) -> None:
         await self._exchange.wait_room()
 

@@ -80,6 +80,11 @@ class Exchange(ABC):
     def end_stream(self) -> None:
         """End the event stream."""
 
+    @property
+    @abstractmethod
+    def full(self) -> bool:
+        """Whether so much waits for the peer that whoever has more should wait."""
+
     @abstractmethod
     async def wait_room(self) -> None:
         """Wait while the peer is slow to read. Checkpoints only when it waits."""

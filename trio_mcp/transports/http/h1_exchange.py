@@ -78,7 +78,9 @@ class H1Exchange(Exchange):
         if not self._old:
             self._connection.post(b"0\r\n\r\n")
 
+    @property
+    def full(self) -> bool:
+        return self._connection.outbox.full
+
     async def wait_room(self) -> None:
-        outbox = self._connection.outbox
-        if outbox.full:
-            await outbox.wait_room()
+        await self._connection.outbox.wait_room()
