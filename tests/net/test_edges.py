@@ -278,7 +278,7 @@ async def test_a_client_that_does_not_read_counts_as_gone(edge: Edge) -> None:
         await healthy.aclose()
 
 
-@every_edge
+@pytest.mark.parametrize("edge", [*OURS, HOSTED_1], ids=lambda edge: edge.name)
 async def test_a_client_that_reads_slowly_gets_everything(edge: Edge) -> None:
     lab = Lab(write_stall=1)
     async with served(edge, lab) as site:

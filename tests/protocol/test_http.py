@@ -20,6 +20,7 @@ from trio_mcp.protocol.http import (
     decode_value,
     encode_value,
     host_policy,
+    is_loopback,
     mirror_headers,
     parse_accept,
 )
@@ -133,14 +134,38 @@ def test_an_origin_must_be_one_of_the_hosts_of_a_loopback_endpoint(origin: bytes
     ("origin", "expected"),
     [
         (None, 200),
-        (b"https://mcp.example.com:8443", 200),
-        (b"https://mcp.example.com", 403),
+        (b"http://203.0.113.7:8443", 200),
+        (b"http://203.0.113.7", 403),
+        (b"http://[2001:db8::1]:8443", 403),
         (b"https://evil.example", 403),
         (b"null", 403),
     ],
 )
-def test_elsewhere_an_origin_must_be_the_endpoint_itself(origin: bytes | None, expected: int) -> None:
-    assert status(judge(ANYWHERE, host=b"mcp.example.com:8443", origin=origin)) == expected
+def test_elsewhere_an_origin_must_be_the_address_of_the_endpoint(origin: bytes | None, expected: int) -> None:
+    assert status(judge(ANYWHERE, host=b"203.0.113.7:8443", origin=origin)) == expected
+
+
+@pytest.mark.parametrize("name", [b"mcp.example.com:8443", b"evil.example", b"203.0.113.7.evil.example"])
+def test_a_page_is_no_part_of_an_endpoint_that_it_calls_by_a_name(name: bytes) -> None:
+    """Whoever owns a name can let it lead to us; the browser takes both for one origin then."""
+    assert status(judge(ANYWHERE, host=name, origin=b"http://" + name)) == 403
+    assert status(judge(ANYWHERE, host=name)) == 200
+    listed = host_policy(["0.0.0.0"], hosts=["mcp.example.com"])
+    assert status(judge(listed, host=name, origin=b"http://" + name)) == (200 if name.startswith(b"mcp") else 403)
+
+
+def test_where_the_address_is_unknown_only_listed_hosts_pass() -> None:
+    for host in (b"localhost", b"127.0.0.1", b"evil.example"):
+        assert judge(host_policy(None), host=host) == Refusal(
+            403, f"Forbidden: host {host.decode()!r} is not served here (setting: allowed_hosts)"
+        )
+    assert status(judge(host_policy(None, hosts=["shop.example"]), host=b"shop.example")) == 200
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost"])
+def test_loopback_addresses(address: str) -> None:
+    assert is_loopback(address)
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1", "example"]))
 
 
 def test_allowed_origins_are_whole_origins() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "decode_value",
     "encode_value",
     "host_policy",
+    "is_loopback",
     "mirror_headers",
     "parse_accept",
     "preflight",
@@ -70,26 +71,32 @@ class HostPolicy(NamedTuple):
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def host_policy(addresses: list[str], hosts: list[str] | None = None, origins: list[str] | None = None) -> HostPolicy:
-    """The policy for an endpoint: guarded on loopback, or where hosts are listed.
+def host_policy(
+    addresses: list[str] | None, hosts: list[str] | None = None, origins: list[str] | None = None
+) -> HostPolicy:
+    """The policy for an endpoint, or for one connection: guarded on loopback, or where hosts are listed.
 
     Args:
-        addresses: The addresses that it is bound to; empty for sockets that only this machine can reach.
+        addresses: The addresses that it is bound to, or the one that a connection came over; empty for sockets that only this
+            machine can reach; None where nobody knows, and only listed hosts pass.
         hosts: `allowed_hosts`: names that a `Host` header may have. They replace the rule for loopback.
         origins: `allowed_origins`: origins of web pages that may call.
     """
-    loopback = all(_is_loopback(address) for address in addresses)
+    loopback = addresses is not None and all(is_loopback(address) for address in addresses)
     allowed: frozenset[str] | None
-    if hosts is not None:
-        allowed = frozenset(_host_name(host) for host in hosts)
+    if hosts is not None or addresses is None:
+        allowed = frozenset(_host_name(host) for host in hosts or ())
     else:
         allowed = _LOOPBACK if loopback and addresses else None
     return HostPolicy(allowed, frozenset(origin.rstrip("/").lower() for origin in origins or ()), loopback)
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether an address is one of this machine alone; an IPv4 address inside IPv6 counts as itself."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        found = ipaddress.ip_address(address)
+        mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+        return (mapped or found).is_loopback
     except ValueError:
         return address == "localhost"
 
@@ -218,8 +225,8 @@ def _check_origin(origin: bytes | None, host: bytes | None, policy: HostPolicy) 
         if policy.hosts is not None:
             if name in policy.hosts:
                 return None
-        elif host is not None and rest == host.decode("latin-1").strip().lower():
-            # The page and the endpoint are one origin.
+        elif _is_address(name) and host is not None and rest == host.decode("latin-1").strip().lower():
+            # The page and the endpoint are one origin. A name would say little: whoever owns one can let it lead here.
             return None
     return Refusal(403, f"Forbidden: origin {text[:80]!r} may not call this server (setting: allowed_origins)")
 

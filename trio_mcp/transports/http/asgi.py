@@ -26,7 +26,7 @@ __all__ = ["HttpApp"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
-_PIECE: Final = 65_536
+_PIECE: Final = 16_384
 """Bytes of one `http.response.body`: a peer that takes less in `write_stall` is as good as gone."""
 
 Message = MutableMapping[str, Any]
@@ -49,6 +49,7 @@ class HttpApp:
         self._hosts = allowed_hosts
         self._origins = allowed_origins
         self._engine = server if isinstance(server, Engine) else None
+        self._endpoint: Endpoint | None = None
         self._endpoints: dict[str | None, Endpoint] = {}
         # Whether the host's `send` waits for the peer also over HTTP/2.
         self._confirms = False
@@ -62,7 +63,7 @@ class HttpApp:
         return app
 
     def _endpoint_for(self, address: str | None) -> Endpoint:
-        """The endpoint, as it is guarded on this address of the host's."""
+        """The endpoint, as it is guarded on this address of the host's; empty for a unix socket."""
         if self._engine is None:
             raise MCPError(
                 "http_app(server) is not open: the program that mounts it must forward the ASGI lifespan to it, or open the "
@@ -70,12 +71,35 @@ class HttpApp:
             )
         endpoint = self._endpoints.get(address)
         if endpoint is None:
-            policy = host_policy([address] if address else [], self._hosts, self._origins)
-            endpoint = self._endpoints[address] = Endpoint(self._engine, policy, self._path)
+            # A unix socket has no address, and where the host does not say what it is, only listed names pass.
+            addresses = None if address is None else [address] if address else []
+            policy = host_policy(addresses, self._hosts, self._origins)
+            if self._endpoint is None:
+                self._endpoint = Endpoint(self._engine, policy, self._path)
+            endpoint = self._endpoints[address] = self._endpoint.guarded_by(policy)
         return endpoint
 
+    def drain(self) -> None:
+        """The end of the host begins: streams that listen end now, with their result.
+
+        Hosts tell an application only when its requests have been cancelled, so a program that wants its clients to hear
+        goodbye calls this first, for example from the `shutdown_trigger` that it gives to Hypercorn.
+        """
+        if self._endpoint is not None:
+            self._endpoint.drain()
+
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one ASGI scope: a request, or the lifespan of the server."""
+        """Serve one ASGI scope: a request, or the lifespan of the server.
+
+        Raises:
+            RuntimeError: the host does not run on trio.
+        """
+        try:
+            trio.lowlevel.current_task()
+        except RuntimeError:
+            raise RuntimeError(
+                "http_app runs on trio: give it to a host that does, as in 'hypercorn -k trio module:app'"
+            ) from None
         kind = scope["type"]
         if kind == "http":
             await self._request(scope, receive, send)
@@ -106,13 +130,13 @@ class HttpApp:
             )
             return
         finally:
-            self._engine = None
+            self._engine = self._endpoint = None
             self._endpoints.clear()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _request(self, scope: Message, receive: Receive, send: Send) -> None:
-        address = scope.get("server")
-        endpoint = self._endpoint_for(address[0] if address and address[1] is not None else None)
+        server = scope.get("server")
+        endpoint = self._endpoint_for(None if server is None else server[0] if server[1] is not None else "")
         headers = _fields(scope["headers"])
         root = scope.get("root_path", "")
         path = scope["path"]
@@ -132,6 +156,7 @@ class HttpApp:
             nursery.start_soon(_watch, exchange, receive)
             nursery.start_soon(_tick, exchange, endpoint)
             nursery.start_soon(_answer, exchange, verdict, endpoint)
+            nursery.start_soon(exchange.watch_sends)
             await exchange.send_all(send)
             nursery.cancel_scope.cancel()
 
@@ -164,20 +189,18 @@ async def _tick(exchange: _AsgiExchange, endpoint: Endpoint) -> None:
 async def _read_body(receive: Receive, endpoint: Endpoint) -> bytes | Refusal | None:
     """The body; a refusal when it is too long or too slow; None when the peer went away."""
     limit = endpoint.limits.message_bytes
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     with trio.move_on_after(endpoint.limits.body_timeout):
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             part = message.get("body", b"")
-            size += len(part)
-            if size > limit:
+            if len(body) + len(part) > limit:
                 return Refusal(413, f"Message too long: the limit is {limit} bytes")
-            parts.append(part)
+            body += part
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return bytes(body)
     return Refusal(408, "Request timeout: the body of the request did not arrive in time")
 
 
@@ -207,7 +230,7 @@ class _AsgiExchange(Exchange):
     has arrived. So there one exchange hands over no more than `limits.write_buffer` bytes of notices.
     """
 
-    __slots__ = ("_changed", "_left", "_limit", "_out", "_over", "_size", "_stall")
+    __slots__ = ("_changed", "_left", "_limit", "_out", "_over", "_sending", "_sent", "_size", "_stall")
 
     def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limits: Limits, confirms: bool) -> None:
         super().__init__(method, headers, body)
@@ -217,6 +240,8 @@ class _AsgiExchange(Exchange):
         self._limit = limits.write_buffer
         self._stall = limits.write_stall
         self._over = False
+        self._sending = False
+        self._sent = 0
         self._changed = trio.lowlevel.ParkingLot()
 
     async def send_all(self, send: Send) -> None:
@@ -229,11 +254,27 @@ class _AsgiExchange(Exchange):
             self._size -= len(message.get("body", b""))
             self._changed.unpark_all()
             for piece in _pieces(message):
-                with trio.move_on_after(self._stall) as patience:
-                    await send(piece)
+                self._sending = True
+                try:
+                    with trio.move_on_after(self._stall) as patience:
+                        await send(piece)
+                except OSError:
+                    # So a host may say that the peer is gone (ASGI 2.4).
+                    self.peer_gone()
+                    return
+                self._sending = False
+                self._sent += 1
                 if patience.cancelled_caught:
                     self.peer_gone()
                     return
+
+    async def watch_sends(self) -> None:
+        """Give up a peer that takes nothing: a host may shield its `send`, and the place of the call must come back."""
+        while True:
+            sent = self._sent
+            await trio.sleep(self._stall)
+            if self._sending and self._sent == sent:
+                self.peer_gone()
 
     def finish(self) -> None:
         """Nothing more is posted."""

@@ -18,7 +18,7 @@ import trio
 
 from ...errors import MCPError
 from ...limits import Limits
-from ...protocol.http import host_policy
+from ...protocol.http import HostPolicy, host_policy, is_loopback
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
 from ..progress import Progressing
@@ -195,8 +195,10 @@ def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
 
 
 class _Edge:
-    def __init__(self, endpoint: Endpoint, limits: Limits, context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: Endpoint, local: HostPolicy, limits: Limits, context: ssl.SSLContext | None) -> None:
         self._endpoint = endpoint
+        # Whatever is bound, what came over a loopback address may come from a page in a browser on this machine.
+        self._local_endpoint = endpoint.guarded_by(local)
         self._limits = limits
         self._tls = context
         self._slots = trio.Semaphore(limits.connections)
@@ -236,12 +238,13 @@ class _Edge:
                 self._slots.release()
 
     async def _connection(self, socket_stream: trio.SocketStream) -> None:
+        endpoint = self._endpoint_for(socket_stream)
         if self._tls is None:
             first = await self._opening(self._first_bytes, socket_stream) or b""
             if first.startswith(_PREFACE):
-                await self._http2(socket_stream, first)
+                await self._http2(socket_stream, endpoint, first)
             elif first:
-                connection = H1Connection(socket_stream, self._endpoint, first, fd=socket_stream.socket.fileno())
+                connection = H1Connection(socket_stream, endpoint, first, fd=socket_stream.socket.fileno())
                 first = b""
                 await self._run(connection)
             return
@@ -253,9 +256,13 @@ class _Edge:
             first = await self._opening(self._first_bytes, stream) or b""
             # Anything else is a connection error (RFC 9113, section 3.4).
             if first.startswith(_PREFACE):
-                await self._http2(stream, first)
+                await self._http2(stream, endpoint, first)
         else:
-            await self._run(H1Connection(stream, self._endpoint))
+            await self._run(H1Connection(stream, endpoint))
+
+    def _endpoint_for(self, stream: trio.SocketStream) -> Endpoint:
+        name = stream.socket.getsockname()
+        return self._local_endpoint if isinstance(name, tuple) and is_loopback(name[0]) else self._endpoint
 
     async def _opening(self, step: Callable[[Any], Awaitable[Any]], stream: Any) -> Any:
         """A step before the first request, which a drain cuts short."""
@@ -294,10 +301,10 @@ class _Edge:
                 return b""
         return b"" if scope.cancelled_caught else data
 
-    async def _http2(self, stream: Any, first: bytes) -> None:
+    async def _http2(self, stream: Any, endpoint: Endpoint, first: bytes) -> None:
         # Loaded by the first connection that needs it.
         module = importlib.import_module(".h2", __package__)
-        connection = module.H2Connection(stream, self._endpoint, first)
+        connection = module.H2Connection(stream, endpoint, first)
         await self._run(connection)
 
     async def _run(self, connection: Any) -> None:
@@ -336,7 +343,8 @@ async def serve_listeners(
     """Serve until cancelled; then no more is accepted, and requests get `limits.drain_timeout` to finish."""
     limits = engine.limits
     policy = host_policy(bound.addresses, allowed_hosts, allowed_origins)
-    edge = _Edge(Endpoint(engine, policy, path), limits, context)
+    local = host_policy(["127.0.0.1"], allowed_hosts, allowed_origins)
+    edge = _Edge(Endpoint(engine, policy, path), local, limits, context)
     with unwrapped():
         async with trio.open_nursery() as outer:
             with trio.CancelScope(shield=True) as life:

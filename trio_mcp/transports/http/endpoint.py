@@ -6,6 +6,7 @@ says that it has been silent for too long; and only if the client takes one.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from typing import Final
@@ -45,14 +46,17 @@ class Endpoint:
         self.path: str = path
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
-        self._lasting: dict[LastingCall, None] = {}
-        self._draining = False
+        self._lasting = _Lasting()
+
+    def guarded_by(self, policy: HostPolicy) -> Endpoint:
+        """The same endpoint, for connections that another policy holds for."""
+        other = copy.copy(self)
+        other.policy = policy
+        return other
 
     def drain(self) -> None:
         """The end begins: calls that only wait finish now."""
-        self._draining = True
-        for call in self._lasting:
-            call.end()
+        self._lasting.end()
 
     def refuse(self, method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | Accepts:
         """Judge a head before its body is read."""
@@ -129,9 +133,7 @@ class Endpoint:
                 )
                 exchange.respond(406, encode_error(call.id, error))
                 return
-            self._lasting[lasting] = None
-            if self._draining:
-                lasting.end()
+            self._lasting.add(lasting)
         exchange.on_silence = outlet.silent
         exchange.on_gone = outlet.cancel
         outlet.call = call
@@ -139,10 +141,31 @@ class Endpoint:
             await self.engine.run(call)
         finally:
             if lasting is not None:
-                del self._lasting[lasting]
+                self._lasting.remove(lasting)
         if not exchange.done and not exchange.gone:
             # Cancelled by something else than its peer: the response must not stay open.
             outlet.abandon()
+
+
+class _Lasting:
+    """Calls that only wait, over all connections."""
+
+    def __init__(self) -> None:
+        self._calls: dict[LastingCall, None] = {}
+        self._ended = False
+
+    def add(self, call: LastingCall) -> None:
+        self._calls[call] = None
+        if self._ended:
+            call.end()
+
+    def remove(self, call: LastingCall) -> None:
+        del self._calls[call]
+
+    def end(self) -> None:
+        self._ended = True
+        for call in self._calls:
+            call.end()
 
 
 def _retry_after(seconds: float | None) -> tuple[tuple[bytes, bytes], ...]:
