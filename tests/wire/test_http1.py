@@ -253,6 +253,8 @@ def test_chunks() -> None:
         (400, b"0\r\na b: c\r\n"),
         (400, b"0\r\n a: c\r\n"),
         (400, b"0\r\na: c\n"),
+        (400, b"0\r\nContent-Length: 5\r\n"),
+        (400, b"0\r\nTransfer-encoding: chunked\r\n"),
         (413, b"3e9\r\n"),
         (413, b"f" * 16 + b"\r\n"),
         (413, b"3e8\r\n" + b"x" * 1_000 + b"\r\n1\r\n"),

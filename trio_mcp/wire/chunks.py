@@ -13,6 +13,8 @@ __all__ = ["ChunkDecoder"]
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _PLAIN: Final = 18  # the longest such line without an extension
 _MALFORMED: Final = Refusal(400, "Bad request: the chunks of the body are malformed")
+# Whoever joins trailers with the head reads another request (RFC 9110, section 6.5.1).
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 # What comes next; a positive number is what is left of a chunk.
 _SIZE: Final = 0
@@ -102,7 +104,8 @@ class ChunkDecoder:
                 self._spend(stop - pos)
                 if not data.endswith(b"\r\n", pos, stop):
                     raise Refused(_MALFORMED)
-                read_field(bytes(data[pos : stop - 2]))
+                if read_field(bytes(data[pos : stop - 2]))[0] in _FRAMING:
+                    raise Refused(_MALFORMED)
                 pos = stop
         self._left = left
         return pos

@@ -21,6 +21,7 @@ from ...limits import Limits
 from ...protocol.http import host_policy
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
+from ...wire.budget import BodyBudget
 from .endpoint import Endpoint
 from .h1 import H1Connection
 
@@ -194,6 +195,7 @@ class _Edge:
         self._slots = trio.Semaphore(limits.connections)
         self._live: set[_Connection] = set()
         self._streams: set[trio.SocketStream] = set()
+        self._bodies = BodyBudget(limits.bodies)
         self._draining = False
 
     async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
@@ -233,7 +235,8 @@ class _Edge:
             if first.startswith(_PREFACE):
                 await self._http2(socket_stream, first)
             elif first:
-                connection = H1Connection(socket_stream, self._endpoint, first, fd=socket_stream.socket.fileno())
+                fd = socket_stream.socket.fileno()
+                connection = H1Connection(socket_stream, self._endpoint, first, fd=fd, budget=self._bodies)
                 first = b""
                 await self._run(connection)
             return
@@ -246,7 +249,7 @@ class _Edge:
             if first.startswith(_PREFACE):
                 await self._http2(stream, first)
         else:
-            await self._run(H1Connection(stream, self._endpoint))
+            await self._run(H1Connection(stream, self._endpoint, budget=self._bodies))
 
     async def _opening(self, step: Callable[[Any], Awaitable[Any]], stream: Any) -> Any:
         """A step before the first request, which a drain cuts short."""
@@ -309,6 +312,10 @@ class _Edge:
 
     def close(self) -> None:
         """Close what is left. Hypercorn shields its writes; this is what ends them."""
+        # What still runs may post more, and by then the number of a descriptor may be somebody else's.
+        for connection in list(self._live):
+            if isinstance(connection, H1Connection):
+                connection.abort()
         for stream in list(self._streams):
             stream.socket.close()
 
