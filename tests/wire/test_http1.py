@@ -157,6 +157,7 @@ def head(*lines: bytes) -> bytes:
         (400, POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n"),
         (400, POST + b"Transfer-Encoding: chunked;q=1\r\n\r\n"),
         (400, POST + b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n"),
+        (400, POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"),
         (400, head(b"POST / HTTP/1.0", b"Host: a", b"Transfer-Encoding: chunked")),
         (400, POST + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
         (400, POST + b"Content-Length: +0\r\n\r\n"),
@@ -406,6 +407,8 @@ def test_a_budget_is_shared_and_given_back_once() -> None:
     answer(two)
     feed(one, CHUNKED + b"5\r\nhello\r\n")
     assert budget.taken == 5
+    feed(one, b"0\r\n\r\n" + post(b"abc"))
+    assert budget.taken == 8
     two.close()
     one.close()
     one.close()
