@@ -201,6 +201,7 @@ def parse_head(head: bytes) -> Request:
     lines = head.split(b"\r\n")
     first = lines[0]
     line = _short_request_line(first) if len(first) <= _SHORT else _request_line(first)
+    method, target, path, version = line
     headers: dict[bytes, bytes] = {}
     hosts = 0
     del lines[-2:], lines[0]
@@ -212,13 +213,10 @@ def parse_head(head: bytes) -> Request:
             if name == b"host":
                 hosts += 1
         headers[name] = value
-    return _request(line, headers, hosts + (b"host" in headers), len(head))
-
-
-def _request(line: _Line, headers: dict[bytes, bytes], hosts: int, size: int) -> Request:
-    """What makes a request another one for somebody else: for whom it is, how its body is framed, what follows it."""
-    method, target, path, version = line
-    request = Request(method, target, path, headers, size)
+    if b"host" in headers:
+        hosts += 1
+    request = Request(method, target, path, headers, len(head))
+    # What makes a request another one for somebody else: for whom it is, how its body is framed, what follows it.
     http10 = False
     if version != b"1.1":
         if version != b"1.0":

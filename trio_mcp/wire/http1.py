@@ -234,7 +234,9 @@ class Connection:
         Returns:
             The next event, as `next_event` does.
         """
-        request = self._judged()
+        request = self._request
+        if request is None or self.state is not _JUDGED:
+            raise RuntimeError("no head waits for a verdict")
         limits = self._limits
         if most is None:
             most = limits.message_bytes
@@ -265,7 +267,9 @@ class Connection:
         Returns:
             The next event, as `next_event` does.
         """
-        request = self._judged()
+        request = self._request
+        if request is None or self.state is not _JUDGED:
+            raise RuntimeError("no head waits for a verdict")
         if request.length:
             return self._fail(refusal)
         request.refusal = refusal
@@ -350,11 +354,6 @@ class Connection:
         request.size = 0
         self._queue.append(request)
         return Fatal(request)
-
-    def _judged(self) -> Request:
-        if self.state is not _JUDGED or self._request is None:
-            raise RuntimeError("no head waits for a verdict")
-        return self._request
 
     def _complete(self, request: Request, body: bytes) -> Complete:
         request.body = body
