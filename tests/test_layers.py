@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "trio_mcp"
 FLOORS = [
     {"errors", "limits"},
     {"protocol"},
+    {"wire"},
     {"convert"},
     {"scopes"},
     {"tasks"},

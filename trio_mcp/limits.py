@@ -112,15 +112,18 @@ class Limits:
     write_stall: float = 5.0
     """How long a peer may take nothing of what is written before it counts as gone. A slow one takes something."""
     pipelined: int = 8
-    """Requests that may wait on one HTTP/1.1 connection behind the one that is answered."""
+    """Requests that wait parsed on one HTTP/1.1 connection behind the one that is answered."""
     read_ahead: int = 262_144
-    """Bytes of waiting requests on one HTTP/1.1 connection. Beyond it the connection is not read until one is
-    answered, and a hang-up is noticed then."""
+    """Bytes of all that waits on one HTTP/1.1 connection, parsed or not. What comes beyond it is answered with 503, and the
+    connection is closed: it is read all the time, so that a hang-up is heard, and what is read is not held for ever."""
     silence: float = 5.0
     """How long an HTTP answer may wait in silence before it becomes an event stream: a proxy that sees no byte for a
     minute hangs up."""
     keep_alive: float = 15.0
     """Between the comments on an event stream that has nothing to say."""
+    bodies: int = 67_108_864
+    """Bytes of request bodies of one HTTP endpoint that are held at once, over all its connections, until they are parsed.
+    What comes beyond it is answered with 503."""
 
     # -- ending
     drain_timeout: float = 2.0

@@ -40,11 +40,19 @@ Headers = Mapping[bytes, bytes]
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused by its head alone."""
+    """Why a request is refused by its head alone.
+
+    Attributes:
+        status: The status of the answer.
+        reason: One line for a person.
+        allow: The value of an `Allow` field.
+        retry_after: Seconds for a `Retry-After` field.
+    """
 
     status: int
     reason: str
     allow: str | None = None
+    retry_after: float | None = None
 
 
 class Accepts(NamedTuple):

@@ -338,8 +338,9 @@ def test_a_flood_is_bounded(piece: bytes) -> None:
     answers, log = run(*flood)
     good = sum(answer.status == 200 for answer in answers)
     assert good == len(log.events)
-    assert {answer.status for answer in answers} <= {200} | REFUSED
-    assert good == (len(flood) * (1 + 20_000 // len(piece)) if piece == VALID else 0)
+    # More than may wait is refused as too much.
+    assert {answer.status for answer in answers} <= ({200, 503} if piece == VALID else REFUSED)
+    assert (good > 0) == (piece == VALID)
 
 
 def test_a_body_in_tiny_chunks_costs_time_in_proportion_to_its_size() -> None:

@@ -21,6 +21,7 @@ from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
 from ...scopes.call import Call, LastingCall
 from ...server.engine import Engine
+from ...wire.budget import BodyBudget
 from .exchange import EMPTY, Exchange
 
 __all__ = ["Endpoint"]
@@ -37,6 +38,9 @@ class Endpoint:
         engine: The server.
         policy: Who may call.
         path: Where it is; the same with a slash at the end is answered too.
+
+    Attributes:
+        bodies: What the bodies of all its requests may hold together.
     """
 
     def __init__(self, engine: Engine, policy: HostPolicy, path: str) -> None:
@@ -46,6 +50,7 @@ class Endpoint:
         self.path: str = path
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
+        self.bodies: BodyBudget = BodyBudget(engine.limits.bodies)
         self._lasting = _Lasting()
 
     def guarded_by(self, policy: HostPolicy) -> Endpoint:
@@ -71,7 +76,9 @@ class Endpoint:
             # A page asks whether it may.
             exchange.respond(200, EMPTY, extra=preflight(exchange.headers.get(b"access-control-request-headers", b"")))
             return
-        extra = ((b"allow", refusal.allow.encode()),) if refusal.allow else ()
+        extra = _retry_after(refusal.retry_after)
+        if refusal.allow:
+            extra += ((b"allow", refusal.allow.encode()),)
         if refusal.status in (403, 406, 413, 415):
             exchange.respond(refusal.status, encode_error(None, InvalidRequest(refusal.reason)), extra=extra)
         else:

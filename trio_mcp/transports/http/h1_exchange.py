@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from ...wire.answers import Answer
 from .date import http_date
-from .exchange import JSON, Exchange
-from .incoming import Incoming
+from .exchange import EMPTY, JSON, Exchange
 
 if TYPE_CHECKING:
     from .h1 import H1Connection
 
 __all__ = ["H1Exchange"]
 
-_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
-_STREAM_FIELDS: Final = b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
+_STREAM_FIELDS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
 
 
 class H1Exchange(Exchange):
     """One request on the connection, and its answer."""
 
-    __slots__ = ("_connection", "_head", "_old", "keep_alive")
+    __slots__ = ("_answer", "_connection")
 
-    def __init__(self, connection: H1Connection, incoming: Incoming) -> None:
-        super().__init__(incoming.method, incoming.headers, incoming.body)
+    def __init__(self, connection: H1Connection, answer: Answer) -> None:
+        request = answer.request
+        super().__init__(request.method, request.headers, request.body)
         self._connection = connection
-        self._head = incoming.method == "HEAD"
-        self._old = incoming.old
-        self.keep_alive: bool = incoming.keep_alive
+        self._answer = answer
+        # The exchange lets go of them once they were read, and so must the request, which lives as long as the answer.
+        request.body, request.headers = EMPTY, {}
 
     def respond(
         self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
@@ -36,47 +39,28 @@ class H1Exchange(Exchange):
         if self.done or self.gone:
             return
         self.done = True
-        fields = b"content-type: " + content_type + b"\r\n" if body else b""
-        for name, value in extra + self.fields if self.fields else extra:
-            fields += name + b": " + value + b"\r\n"
-        fields += b"content-length: %d\r\n" % len(body)
-        head = self._start(status, fields)
-        self._connection.post(head if self._head else head + body)
-
-    def _start(self, status: int, fields: bytes) -> bytes:
-        if self._connection._draining:
-            self.keep_alive = False
-        if not self.keep_alive:
-            fields += b"connection: close\r\n"
-        elif self._old:
-            fields += b"connection: keep-alive\r\n"
-        return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%b\r\n" % (status, _REASONS[status], http_date(), fields)
+        fields = extra + self.fields if self.fields else extra
+        self._connection.post(self._answer.respond(status, http_date(), content_type, body, fields))
 
     def start_stream(self) -> None:
         if self.streaming or self.done or self.gone:
             return
         self.streaming = True
-        if self._old:
-            self.keep_alive = False
-            fields = _STREAM_FIELDS
-        else:
-            fields = _STREAM_FIELDS + b"transfer-encoding: chunked\r\n"
-        for name, value in self.fields:
-            fields += name + b": " + value + b"\r\n"
-        self._connection.post(self._start(200, fields))
-        self._connection._schedule()
+        self._connection.post(self._answer.start(200, http_date(), _STREAM_FIELDS + self.fields))
+        self._connection.schedule()
 
     def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
         if not self.gone and not self.done:
-            self._connection.post(data if self._old else b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.post(self._answer.chunk(data))
         return True
 
     def end_stream(self) -> None:
         if self.gone or self.done:
             return
         self.done: bool = True
-        if not self._old:
-            self._connection.post(b"0\r\n\r\n")
+        data = self._answer.end()
+        if data:
+            self._connection.post(data)
 
     @property
     def full(self) -> bool:
