@@ -19,6 +19,7 @@ FLOORS = [
     {"server"},
     {"client"},
     {"transports"},
+    {"running"},
     {"serve", "connect"},
     {"testing"},
     {""},  # trio_mcp/__init__.py
