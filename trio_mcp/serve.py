@@ -176,7 +176,7 @@ async def serve_http(
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         async with (
             _opened(server) as engine,
-            edge.open_listeners(bind, path, context is not None, engine.limits.connections) as bound,
+            edge.open_listeners(bind, path, context is not None, engine.limits) as bound,
         ):
             await edge.serve_listeners(engine, bound, path, context, allowed_hosts, allowed_origins, task_status)
 
