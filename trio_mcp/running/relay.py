@@ -21,8 +21,10 @@ from typing import Final
 
 __all__ = ["Relay", "can_stall"]
 
-_HELD: Final = 65_536
-"""Bytes held for a reader that does not read at the moment: as much again as the pipe between us."""
+_HELD: Final = 1_048_576
+"""Bytes held for a reader that is slow at the moment: more than a healthy one is ever behind."""
+_CHUNK: Final = 65_536
+"""Bytes taken at once: all that a pipe holds."""
 
 
 def can_stall(fd: int) -> bool:
@@ -69,7 +71,7 @@ class Relay:
         os.close(entrance)
         self._bell, self._rope = os.pipe()
         self._flushed: list[threading.Event] = []
-        self._held = b""
+        self._held = bytearray()
         self._dropped = 0
         self._gone = False
         threading.Thread(target=self._carry, name=f"relay of {name}", daemon=True).start()
@@ -112,11 +114,12 @@ class Relay:
             if ready.get(self.real, 0) & ~select.POLLOUT:
                 # The reader has gone, which is no reason to make anybody wait or fail.
                 poller.unregister(self.real)
-                self._gone, self._held, self._dropped = True, b"", 0
+                self._gone, self._dropped = True, 0
+                self._held.clear()
             elif self.real in ready:
                 self._give()
             if self._source in ready:
-                self._take(os.read(self._source, _HELD))
+                self._take(os.read(self._source, _CHUNK))
             elif self._bell in ready and not self._held:
                 os.read(self._bell, 1)
                 self._flushed.pop(0).set()
@@ -131,13 +134,13 @@ class Relay:
     def _give(self) -> None:
         try:
             # A pipe that is writable takes as much as this at once.
-            done = self._write(self._held[: select.PIPE_BUF])
+            done = self._write(bytes(self._held[: select.PIPE_BUF]))
         except BlockingIOError:
             return
         except OSError:
             # It was closed just now; the next look tells.
             return
-        self._held = self._held[done:]
+        del self._held[:done]
         if not self._held and self._dropped:
-            self._held = f"\n[{self._dropped} bytes of {self._name} were dropped: nobody read it]\n".encode()
+            self._held += f"\n[{self._dropped} bytes of {self._name} were dropped: nobody read it]\n".encode()
             self._dropped = 0
