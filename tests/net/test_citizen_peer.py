@@ -101,3 +101,10 @@ os.write(theirs, b"whole")
     )
     assert done.returncode == 0
     assert file.read_bytes() == b"whole"
+
+
+async def test_an_address_without_a_host_listens_over_ipv4_and_ipv6() -> None:
+    async with trio.open_nursery() as nursery:
+        http = await nursery.start(serve_http, Server("s"), ":0")
+        assert sorted(url.rpartition(":")[0] for url in http.urls) == ["http://0.0.0.0", "http://[::]"]
+        nursery.cancel_scope.cancel()
