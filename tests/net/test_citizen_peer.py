@@ -89,9 +89,14 @@ def test_a_number_that_standard_error_had_may_be_somebody_elses(tmp_path: Path) 
 import os, sys
 theirs = os.open({str(file)!r}, os.O_CREAT | os.O_WRONLY)
 assert theirs == 2
+from contextlib import asynccontextmanager
 import trio
 from trio_mcp import Server, serve_stdio
-server = Server("s")
+@asynccontextmanager
+async def life(server):
+    yield
+    print("noise", flush=True)
+server = Server("s", lifespan=life)
 trio.run(serve_stdio, server)
 os.write(theirs, b"whole")
 """
@@ -99,7 +104,7 @@ os.write(theirs, b"whole")
     done = subprocess.run(
         ["/bin/sh", "-c", command, "sh", sys.executable, "-c", script], input=b"", capture_output=True, timeout=30
     )
-    assert done.returncode == 0
+    assert (done.returncode, done.stdout) == (0, b"")
     assert file.read_bytes() == b"whole"
 
 

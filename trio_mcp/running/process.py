@@ -7,6 +7,7 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -66,16 +67,13 @@ class OwnProcess:
         writer = threading.Thread(target=_write_error, args=(text,), daemon=True)
         writer.start()
         writer.join(_LAST_WORDS)
-        self._flush()
+        if 2 in self._relays:
+            self._relays[2].flush(_LAST_WORDS)
 
     def give_up(self, text: str) -> None:
         """End the process at once, and say why."""
         self.say(text)
         os._exit(1)
-
-    def _flush(self) -> None:
-        for relay in self._relays.values():
-            relay.flush(_LAST_WORDS)
 
     def _release(self) -> None:
         if os.getpid() != self._pid:
@@ -84,8 +82,9 @@ class OwnProcess:
         if sys.stderr is not None:
             sys.stderr.flush()
         # The threads of the relays end with Python, which may still have something to say.
+        until = time.monotonic() + _LAST_WORDS
         for relay in self._relays.values():
-            relay.release(_LAST_WORDS)
+            relay.release(max(0.0, until - time.monotonic()))
         if self._stdio and sys.__stderr__ is not None:
             os.dup2(2, 1)
 

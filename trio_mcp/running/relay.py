@@ -111,13 +111,12 @@ class Relay:
             if not self._gone:
                 poller.modify(self.real, select.POLLOUT if self._held else 0)
             ready = dict(poller.poll())
-            if ready.get(self.real, 0) & ~select.POLLOUT:
+            found = ready.get(self.real, 0)
+            if found & ~select.POLLOUT or (found and not self._give()):
                 # The reader has gone, which is no reason to make anybody wait or fail.
                 poller.unregister(self.real)
                 self._gone, self._dropped = True, 0
                 self._held.clear()
-            elif self.real in ready:
-                self._give()
             if self._source in ready:
                 self._take(os.read(self._source, _CHUNK))
             elif self._bell in ready and not self._held:
@@ -131,16 +130,17 @@ class Relay:
         self._held += data[:room]
         self._dropped += len(data) - len(data[:room])
 
-    def _give(self) -> None:
+    def _give(self) -> bool:
+        """Write something; False when nobody will ever take it."""
         try:
             # A pipe that is writable takes as much as this at once.
             done = self._write(bytes(self._held[: select.PIPE_BUF]))
         except BlockingIOError:
-            return
+            return True
         except OSError:
-            # It was closed just now; the next look tells.
-            return
+            return False
         del self._held[:done]
         if not self._held and self._dropped:
             self._held += f"\n[{self._dropped} bytes of {self._name} were dropped: nobody read it]\n".encode()
             self._dropped = 0
+        return True

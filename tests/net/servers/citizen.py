@@ -79,6 +79,12 @@ async def loud() -> str:
 
 
 @server.tool
+async def say() -> str:
+    print("said")
+    return "said"
+
+
+@server.tool
 def loud_child() -> str:
     subprocess.run(["head", "-c", "150000", "/dev/zero"], stdout=2, check=True)
     return "said"
