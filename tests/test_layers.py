@@ -18,6 +18,7 @@ FLOORS = [
     {"server"},
     {"client"},
     {"transports"},
+    {"running"},
     {"serve", "connect"},
     {"testing"},
     {""},  # trio_mcp/__init__.py

@@ -100,7 +100,11 @@ class Limits:
 
     # -- HTTP
     connections: int = 1_024
-    """Connections of one HTTP endpoint. The next one waits in the backlog of the system until one ends."""
+    """Connections of one HTTP endpoint. The next one waits in the backlog of the system until one ends. Fewer where the
+    system does not allow as many open files."""
+    spare_files: int = 128
+    """Files that the connections of an HTTP endpoint leave for tools, the log and the task store, out of what the system allows
+    to be open at once."""
     head_bytes: int = 32_768
     """Longest request head: eight times what the longest names and a token need."""
     head_timeout: float = 10.0
@@ -129,6 +133,12 @@ class Limits:
     drain_timeout: float = 2.0
     """How long running requests may go on after the end of input, SIGTERM, SIGINT or the cancellation of the serving
     scope. Below the patience of the hosts that launch servers (they kill after 2 to 5 s)."""
+    lifespan_timeout: float = 10.0
+    """How long the end of the lifespan may take, after requests and tasks have ended. Enough to hand in what is open; a host
+    that started the server may have less patience."""
+    exit_timeout: float = 2.0
+    """How long threads and child processes that are left may keep a process that serves and does nothing else, once the
+    server has ended."""
 
     # -- the client
     client_timeout: float = 300.0

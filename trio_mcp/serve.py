@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import os
-import signal
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .errors import MCPError
+from .limits import Limits
+from .running.process import OwnProcess, run_alone
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
 from .server.lifespan import LifespanT
@@ -79,10 +77,15 @@ async def _opened(server: ServerBase[Any] | OpenServer) -> AsyncIterator[OpenSer
     if isinstance(server, Engine):
         yield server
         return
-    if not isinstance(server, ServerBase):
-        raise TypeError(f"expected a Server or what open_server gave, got {server!r}")
+    _limits(server)
     async with open_engine(server) as engine:
         yield engine
+
+
+def _limits(server: ServerBase[Any] | OpenServer) -> Limits:
+    if not isinstance(server, Engine | ServerBase):
+        raise TypeError(f"expected a Server or what open_server gave, got {server!r}")
+    return server.limits
 
 
 async def serve_stdio(
@@ -104,7 +107,8 @@ async def serve_stdio(
         MCPError: the server is open already, or the standard streams cannot be used.
     """
     with unwrapped():
-        async with _opened(server) as engine, open_stdio(engine.limits) as link:
+        # Outermost, so that the lifespan and what is drained at the end cannot write among the messages either.
+        async with open_stdio(_limits(server)) as link, _opened(server) as engine:
             await serve_lines(engine, link, task_status=task_status)
 
 
@@ -172,7 +176,7 @@ async def serve_http(
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         async with (
             _opened(server) as engine,
-            edge.open_listeners(bind, path, context is not None, engine.limits.connections) as bound,
+            edge.open_listeners(bind, path, context is not None, engine.limits) as bound,
         ):
             await edge.serve_listeners(engine, bound, path, context, allowed_hosts, allowed_origins, task_status)
 
@@ -210,111 +214,44 @@ def _check_path(path: str) -> None:
         raise ValueError(f"path must start with a slash and have no query, got {path!r}")
 
 
-def run_stdio(server: ServerBase[Any], on_ready: Callable[[], object] = lambda: None) -> int:
-    """Serve on stdio in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status.
+def run_stdio(
+    server: ServerBase[Any], on_ready: Callable[[], object] = lambda: None, process: OwnProcess | None = None
+) -> int:
+    """Serve on stdio in a process that does nothing else, with SIGINT and SIGTERM as the end. Returns the exit status.
 
     Args:
         server: The server.
         on_ready: Called once the signals are heard, before the first message is read.
+        process: This process, if it was taken over already; with `stdio`.
     """
 
-    async def serve(on_end: Callable[[], None]) -> None:
+    async def serve(own: OwnProcess, on_end: Callable[[], None]) -> None:
         on_ready()
-        async with open_engine(server) as engine, open_stdio(engine.limits) as link:
+        async with open_stdio(server.limits, own.streams) as link, open_engine(server) as engine:
             await serve_lines(engine, link, on_end=on_end)
 
-    return _run(server, serve)
+    return run_alone(server, serve, lambda: process or OwnProcess(stdio=True))
 
 
 def run_http(
-    server: ServerBase[Any], bind: str, on_ready: Callable[[HttpServer], object] = lambda bound: None, **options: Any
+    server: ServerBase[Any],
+    bind: str,
+    on_ready: Callable[[HttpServer], object] = lambda bound: None,
+    process: OwnProcess | None = None,
+    **options: Any,
 ) -> int:
-    """Serve over HTTP in a trio run of its own, with SIGINT and SIGTERM as the end. Returns the exit status.
+    """Serve over HTTP in a process that does nothing else, with SIGINT and SIGTERM as the end. Returns the exit status.
 
     Args:
         server: The server.
         bind: As for `serve_http`.
         on_ready: Called with what is bound.
+        process: This process, if it was taken over already.
         options: The other arguments of `serve_http`.
     """
 
-    async def serve(on_end: Callable[[], None]) -> None:
+    async def serve(own: OwnProcess, on_end: Callable[[], None]) -> None:
         async with trio.open_nursery() as nursery:
             on_ready(await nursery.start(partial(serve_http, server, bind, **options)))
 
-    return _run(server, serve)
-
-
-def _run(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> int:
-    try:
-        trio.run(_until_signal, server, serve)
-    except (MCPError, ValueError) as exc:
-        print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
-        return 1
-    except KeyboardInterrupt:
-        pass
-    return 0
-
-
-_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-
-
-class _Watchdog:
-    """Ends the process when a handler keeps it from ending: one that is shielded, or blocks the event loop.
-
-    Its thread is the only thing that still runs then. A process that ends in time takes the thread with it.
-    """
-
-    def __init__(self, server: ServerBase[Any]) -> None:
-        self._server = server
-        limits = server.limits
-        # Requests have the time of the drain; tasks have it again, and then their ends are stored.
-        self._patience = 2 * limits.drain_timeout + 1.0
-        self._more = limits.drain_timeout + limits.task_settle
-        self._thread: threading.Timer | None = None
-
-    def start(self) -> None:
-        if self._thread is None:
-            self._wait(self._patience, self._look)
-
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        self._thread = threading.Timer(seconds, then)
-        self._thread.daemon = True
-        self._thread.start()
-
-    def stop(self) -> None:
-        if self._thread is not None:
-            self._thread.cancel()
-
-    def _look(self) -> None:
-        if self._server.has_tasks():
-            self._patience += self._more
-            self._wait(self._more, self._give_up)
-        else:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        what = f"a handler did not end within {self._patience:g} s (shielded, or blocking); ending without it"
-        text = f"{self._server.name}: {what}\n"
-        os.write(2, text.encode())
-        os._exit(1)
-
-
-async def _until_signal(server: ServerBase[Any], serve: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    watchdog = _Watchdog(server)
-    with unwrapped():
-        async with trio.open_nursery() as nursery:
-
-            async def watch(*, task_status: trio.TaskStatus[None]) -> None:
-                with trio.open_signal_receiver(*_SIGNALS) as signals:
-                    task_status.started()
-                    await anext(aiter(signals))
-                # The next signal finds the system's own handlers again: whoever is in a hurry is heard.
-                serving.cancel()
-                watchdog.start()
-
-            await nursery.start(watch)
-            with trio.CancelScope() as serving:
-                await serve(watchdog.start)
-            watchdog.stop()
-            nursery.cancel_scope.cancel()
+    return run_alone(server, serve, lambda: process or OwnProcess())

@@ -24,15 +24,23 @@ class Running:
     Args:
         argv: Its command line; a file name stands for a server in `servers/`.
         env: More variables.
+        stdin: Its standard input, if that is no pipe of ours.
+        stderr: Its standard error, if that is no pipe of ours.
     """
 
-    def __init__(self, *argv: str, env: dict[str, str] | None = None, stdin: Any = subprocess.PIPE) -> None:
+    def __init__(
+        self,
+        *argv: str,
+        env: dict[str, str] | None = None,
+        stdin: Any = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> None:
         command = [sys.executable, str(SERVERS / argv[0]), *argv[1:]] if argv[0].endswith(".py") else list(argv)
         self.process = subprocess.Popen(
             command,
             stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             bufsize=0,
             env={**os.environ, **(env or {})},
             start_new_session=True,
@@ -86,6 +94,10 @@ class Running:
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
+
+    def remainder(self) -> bytes:
+        """What came after the last line that was asked for."""
+        return self._buffer
 
     def message(self, timeout: float = 10) -> Any:
         line = self.line(timeout)

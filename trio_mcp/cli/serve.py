@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from .. import HttpServer, SQLiteTaskStore
+from ..running.process import OwnProcess
 from ..serve import Server, run_http, run_stdio
 from .load import load_server
 
@@ -60,6 +61,9 @@ def command(
     if behind is not None:
         raise click.UsageError("serve takes a Python file; a command behind -- is for the other commands")
     address = _address(bind, uds, http)
+    on_terminal = sys.stdin is not None and sys.stdin.isatty()
+    # Before the file is loaded, which may print.
+    process = OwnProcess(stdio=address is None)
     level = (log_level or ("debug" if debug else "warning")).upper()
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -68,9 +72,8 @@ def command(
         if tasks_file is not None:
             server.task_store = SQLiteTaskStore(tasks_file)
         if address is not None:
-            return run_http(server, address, lambda bound: _explain_http(server, bound), **http)
-        on_terminal = sys.stdin is not None and sys.stdin.isatty()
-        return run_stdio(server, lambda: _explain(server, file) if on_terminal else None)
+            return run_http(server, address, lambda bound: _explain_http(server, bound), process, **http)
+        return run_stdio(server, lambda: _explain(server, file) if on_terminal else None, process)
     except KeyboardInterrupt:
         # Before the server was up to hear it.
         return 0

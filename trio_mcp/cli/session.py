@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -15,6 +14,7 @@ import trio
 
 from .. import Client, StdioCommand, Target, open_client
 from ..protocol.jsontext import dumps_pretty
+from ..running.signals import EndSignals
 from .show import printable
 
 __all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
@@ -62,26 +62,30 @@ def run_client(
         work: Returns the exit status.
         interrupted: What to say then, where the server goes on.
     """
-    return trio.run(_run, target, interrupted or f"interrupted; the server was told to stop {what}", work)
+    words = interrupted or f"interrupted; the server was told to stop {what}"
+    return trio.run(_run, EndSignals(), target, words, work)
 
 
-async def _run(target: Target, interrupted: str | Callable[[], str], work: Callable[[Client], Awaitable[int]]) -> int:
+async def _run(
+    signals: EndSignals,
+    target: Target,
+    interrupted: str | Callable[[], str],
+    work: Callable[[Client], Awaitable[int]],
+) -> int:
     outcome: list[int | Exception] = []
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async with trio.open_nursery() as nursery:
+    token = trio.lowlevel.current_trio_token()
+    with trio.CancelScope() as scope:
 
-            async def watch() -> None:
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
+        def end() -> None:
+            token.run_sync_soon(scope.cancel, idempotent=True)
 
-            nursery.start_soon(watch)
-            # Carried out of the nursery by hand, so that it does not come out as a group.
+        with signals.heard(end, once=False):
+            # Carried out by hand, so that what came first counts.
             try:
                 async with open_client(target, name="trio-mcp-cli") as client:
                     outcome.append(await work(client))
             except Exception as exc:
                 outcome.append(exc)
-            nursery.cancel_scope.cancel()
     if not outcome:
         click.echo(f"trio-mcp: {interrupted() if callable(interrupted) else interrupted}", err=True)
         return 130

@@ -34,6 +34,7 @@ from ..scopes.groups import only_exception, unwrapped
 from .context import Context
 from .extensions import check_declared
 from .handlers import HANDLERS, error_result, run_tool
+from .lifespan import open_lifespan
 from .paths import UnsafePath
 from .registry import Registry, Tool
 from .rounds import AskAgain
@@ -318,12 +319,8 @@ async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
     with unwrapped():
         async with trio.open_nursery() as nursery:
             with server.opening():
-                if server.lifespan is None:
-                    async with _with_tasks(Engine(server, None)) as engine:
-                        yield engine
-                else:
-                    async with server.lifespan(server) as value, _with_tasks(Engine(server, value)) as engine:
-                        yield engine
+                async with open_lifespan(server) as value, _with_tasks(Engine(server, value)) as engine:
+                    yield engine
             nursery.cancel_scope.cancel()
 
 

@@ -27,6 +27,8 @@ class Offers:
         extensions: The extensions that are spoken.
         notices: Those who listen for changes.
         has_tasks: Whether work goes on that has outlived its request; may be called from any thread.
+        stage: Where the life of the server stands: `closed`, `entering` the lifespan, `open` or `leaving` it; and since when
+            (`time.monotonic`). May be read from any thread.
     """
 
     def __init__(self, limits: Limits, task_store: TaskStore | None) -> None:
@@ -36,6 +38,7 @@ class Offers:
         self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
         self.has_tasks: Callable[[], bool] = bool
+        self.stage: tuple[str, float] = ("closed", 0.0)
         self.notices: Notices = Notices(limits.listeners, retry_after=limits.retry_after)
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}

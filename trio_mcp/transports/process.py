@@ -1,8 +1,9 @@
 """The client's side of stdio: a server as a child process, always reaped.
 
 The child leads a process group of its own. Leaving closes its standard input and waits; then the group is terminated, then
-killed (basic/transports/stdio, section Shutdown). Its standard error is read all the time, so it never blocks; the last
-words are kept for the error message.
+killed (basic/transports/stdio, section Shutdown). When the child ends by itself, so does what is left of its group. The group is
+never signalled after its leader was reaped: its number may be another's by then. Standard error is read all the time, so the
+child never waits for it; the last words are kept for the error message.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -67,6 +69,9 @@ class _Child:
         fd = getattr(process.stdin, "fileno", lambda: None)()
         self.link = Link(process.stdout, process.stdin, limits, fd=fd, longest=limits.answer_bytes)
         self.channel = LineChannel(self.link, str(command), limits)
+        self.status: int | None = None
+        self._ended = trio.Event()
+        self._reaped = False
         self._tail = b""
         self._stderr_lines = LineFramer(limits.message_bytes)
         self._stderr_done = trio.Event()
@@ -81,16 +86,18 @@ class _Child:
         finally:
             self._stdout_done.set()
         with trio.move_on_after(self._limits.child_reap):
-            await self.process.wait()
+            await self._ended.wait()
             await self._stderr_done.wait()
-        self.channel.close(self._obituary(), self.process.returncode)
+        self.channel.close(self._obituary(), self.status)
 
     async def watch(self) -> None:
         """The process may end while a grandchild holds its output open: then nothing more is to be expected either."""
-        await self.process.wait()
+        await self._wait_end()
         with trio.move_on_after(self._limits.child_reap):
             await self._stdout_done.wait()
-        self.channel.close(self._obituary(), self.process.returncode)
+        self.channel.close(self._obituary(), self.status)
+        await self._end_group()
+        self._reap()
 
     async def read_stderr(self) -> None:
         assert self.process.stderr is not None
@@ -115,11 +122,11 @@ class _Child:
                 logging.getLogger("trio_mcp.client").exception("the on_stderr callback failed")
 
     def _obituary(self) -> str:
-        status = self.process.returncode
+        status = self.status
         if status is None:
             how = "closed its output"
         elif status < 0:
-            how = f"was ended by signal {signal.Signals(-status).name}"
+            how = f"was ended by signal {_signal_name(-status)}"
         else:
             how = f"exited with status {status}"
         last = self._tail.decode(errors="replace").strip().splitlines()
@@ -142,26 +149,78 @@ class _Child:
             nursery.start_soon(self.read_stderr)
             await self.link.send_eof()
             with trio.move_on_after(limits.child_exit):
-                await self.process.wait()
-            if self._signal(signal.SIGTERM):
-                with trio.move_on_after(limits.child_terminate):
-                    await self.process.wait()
-                    # Descendants that are left usually hold the output open; those that do not are killed below.
-                    await self._stdout_done.wait()
-                self._signal(signal.SIGKILL)
+                await self._wait_end()
+            if not self._reaped:
+                await self._end_group()
             with trio.move_on_after(limits.child_reap):
-                await self.process.wait()
+                await self._wait_end()
+            self._reap()
             nursery.cancel_scope.cancel()
         await self.link.aclose()
         await self.process.stderr.aclose()
 
-    def _signal(self, number: signal.Signals) -> bool:
-        """Signal the whole group; False when it is gone."""
+    async def _wait_end(self) -> None:
+        """Wait until the process has ended. It is not reaped by this: until then its number, and the group's, is its own."""
+        if self.status is None:
+            try:
+                self.status = await _wait_status(self.process.pid)
+            except (AttributeError, ChildProcessError):
+                # Not on this system; or its children are reaped by the system itself.
+                self.status = await self.process.wait()
+                self._reaped = True
+            self._ended.set()
+
+    async def _end_group(self) -> None:
+        """End the whole group: at once where nothing is left of it, and that shows."""
+        self._signal(signal.SIGTERM)
+        with trio.move_on_after(self._limits.child_terminate):
+            await self._wait_end()
+            # Descendants that are left usually hold the output open; those that do not are killed below.
+            await self._stdout_done.wait()
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the whole group, if it is still the one that we began."""
+        if not self._reaped:
+            try:
+                os.killpg(self.process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def _reap(self) -> None:
+        if self.status is not None:
+            self._reaped = True
+            self.process.poll()
+
+
+async def _wait_status(pid: int) -> int:
+    """The exit status of a child, which stays there to be reaped.
+
+    Raises:
+        AttributeError: this system cannot wait so.
+        ChildProcessError: there is no such child.
+    """
+    wait = partial(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        found = await trio.to_thread.run_sync(wait, abandon_on_cancel=True)
+    else:
         try:
-            os.killpg(self.process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+            await trio.lowlevel.wait_readable(handle)
+        finally:
+            os.close(handle)
+        found = wait()
+    assert found is not None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # A real-time signal: most have no name.
+        return str(number)
 
 
 @asynccontextmanager

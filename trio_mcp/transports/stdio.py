@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -18,7 +18,7 @@ from ..errors import MCPError
 from ..limits import Limits
 from .link import Link
 
-__all__ = ["open_stdio"]
+__all__ = ["StandardStreams", "check_standard_streams", "flush_output", "open_stdio"]
 
 
 def _own_copy(fd: int, flags: int) -> int:
@@ -35,54 +35,114 @@ def _own_copy(fd: int, flags: int) -> int:
     return os.dup(fd)
 
 
-@contextmanager
-def _private_descriptors() -> Iterator[tuple[int, int]]:
-    """The real standard input and output, on descriptors of their own; the standard ones point elsewhere meanwhile."""
-    # Python leaves these None when the descriptor is closed. By now it may be somebody else's: it must not be moved.
+def check_standard_streams() -> None:
+    """Python leaves them None when the descriptor is closed. By now it may be somebody else's: it must not be moved.
+
+    Raises:
+        MCPError: one of them is.
+    """
     for missing, name in ((sys.__stdin__ is None, "input"), (sys.__stdout__ is None, "output")):
         if missing:
             raise MCPError(f"standard {name} is closed; a server on stdio needs it")
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
+
+
+class StandardStreams:
+    """The real standard input and output, on descriptors of their own; from now on the standard ones lead elsewhere.
+
+    What has been printed and not written yet goes elsewhere, too.
+
+    Args:
+        returned: Whether they are to be put back at the end.
+
+    Attributes:
+        source: What was standard input.
+        sink: What was standard output.
+        link_fds: Tells what their numbers are by now, when a link owns them; negative after it has closed them.
+
+    Raises:
+        MCPError: they are closed.
+    """
+
+    def __init__(self, *, returned: bool) -> None:
+        check_standard_streams()
+        self._saved: tuple[int, int] | None = None
+        self.link_fds: Callable[[], tuple[int, int]] | None = None
+        null = os.open(os.devnull, os.O_RDWR)
         try:
-            os.fstat(2)
-        except OSError:
-            os.dup2(null, 2)
-        saved_in, saved_out = os.dup(0), os.dup(1)
-    except OSError as exc:
+            self.source: int = _own_copy(0, os.O_RDONLY)
+            self.sink: int = _own_copy(1, os.O_WRONLY)
+            if returned:
+                self._saved = os.dup(0), os.dup(1)
+            os.dup2(null, 0)
+            os.dup2(_errors_or(null), 1)
+        except OSError as exc:
+            raise MCPError(f"standard input and output cannot be used: {exc}") from exc
+        finally:
+            os.close(null)
+        flush_output()
+
+    def abandon(self) -> None:
+        """In a forked child: hold them no longer, so that whoever is at their other end sees the end of this process."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (self.source, self.sink) if self.link_fds is None else self.link_fds():
+            if fd >= 0:
+                os.dup2(null, fd, inheritable=False)
         os.close(null)
-        raise MCPError(f"standard input and output cannot be used: {exc}") from exc
-    source, sink = _own_copy(0, os.O_RDONLY), _own_copy(1, os.O_WRONLY)
+
+    def give_back(self) -> None:
+        """Put the standard streams back where they were."""
+        if self._saved is None:
+            return
+        flush_output()
+        for fd, saved in enumerate(self._saved):
+            os.dup2(saved, fd)
+            os.close(saved)
+        self._saved = None
+
+
+def _errors_or(null: int) -> int:
+    """Where text goes that must not be among the messages. If standard error was closed, 2 is somebody else's number."""
+    if sys.__stderr__ is None:
+        return null
     try:
-        os.dup2(null, 0)
-        os.dup2(2, 1)
-        yield source, sink
-    finally:
-        if sys.stdout is not None:
+        os.fstat(2)
+    except OSError:
+        os.dup2(null, 2)
+    return 2
+
+
+def flush_output() -> None:
+    """Write what Python still holds of standard output."""
+    if sys.stdout is not None:
+        try:
             sys.stdout.flush()
-        os.dup2(saved_in, 0)
-        os.dup2(saved_out, 1)
-        for fd in (saved_in, saved_out, null):
-            os.close(fd)
+        except (OSError, ValueError):
+            # Nobody reads it, or it was closed.
+            pass
 
 
 @asynccontextmanager
-async def open_stdio(limits: Limits) -> AsyncIterator[Link]:
+async def open_stdio(limits: Limits, streams: StandardStreams | None = None) -> AsyncIterator[Link]:
     """Take over standard input and output of this process; give them back at the end.
+
+    Args:
+        limits: Bounds of the link.
+        streams: Those that were taken already, in a process that has no other use for them. They are not given back.
 
     Raises:
         MCPError: they are closed, or the platform has no non-blocking pipes.
     """
     if not hasattr(trio.lowlevel, "FdStream"):
         raise MCPError("serving on stdio needs a POSIX system; on Windows serve over HTTP")
-    with _private_descriptors() as (source, sink):
-        receive, send = trio.lowlevel.FdStream(source), trio.lowlevel.FdStream(sink)
-        link = Link(receive, send, limits, fd=sink)
+    taken = streams or StandardStreams(returned=True)
+    try:
+        receive, send = trio.lowlevel.FdStream(taken.source), trio.lowlevel.FdStream(taken.sink)
+        taken.link_fds = lambda: (receive.fileno(), send.fileno())
+        link = Link(receive, send, limits, fd=taken.sink)
         try:
             yield link
         finally:
             with trio.move_on_after(limits.drain_timeout, shield=True):
                 await link.aclose()
+    finally:
+        taken.give_back()

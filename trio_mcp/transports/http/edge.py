@@ -66,16 +66,19 @@ class _Opening:
 
 
 class _Bound:
-    """The listeners, and how their addresses are called."""
+    """The listeners, how their addresses are called, and how many connections there is room for."""
 
-    def __init__(self, listeners: list[trio.SocketListener], addresses: list[str], urls: list[str]) -> None:
+    def __init__(
+        self, listeners: list[trio.SocketListener], addresses: list[str], urls: list[str], connections: int
+    ) -> None:
         self.listeners: list[trio.SocketListener] = listeners
+        self.connections: int = connections
         self.addresses: list[str] = addresses
         self.urls: list[str] = urls
 
 
 @asynccontextmanager
-async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> AsyncIterator[_Bound]:
+async def open_listeners(bind: str, path: str, secure: bool, limits: Limits) -> AsyncIterator[_Bound]:
     """Bind `HOST:PORT`, `unix:PATH` or `fd:NUMBER`; close, and remove the socket file, at the end.
 
     Raises:
@@ -85,6 +88,8 @@ async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> As
     scheme = "https" if secure else "http"
     remove: str | None = None
     identity: tuple[int, int] | None = None
+    backlog = limits.connections
+    connections = _room(limits)
     try:
         if bind.startswith("unix:"):
             remove = bind.removeprefix("unix:")
@@ -92,14 +97,14 @@ async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> As
                 raise ValueError(f"{bind!r} is no address: the path is missing")
             listeners = [_unix_listener(remove, backlog)]
             identity = _identity(remove)
-            bound = _Bound(listeners, [], [f"unix:{remove}"])
+            bound = _Bound(listeners, [], [f"unix:{remove}"], connections)
         elif bind.startswith("fd:"):
             listeners = [_inherited(int(bind[3:]))]
-            bound = _Bound(listeners, *_names(listeners, scheme, path))
+            bound = _Bound(listeners, *_names(listeners, scheme, path), connections)
         else:
             host, port = _split(bind)
             listeners = await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
-            bound = _Bound(listeners, *_names(listeners, scheme, path))
+            bound = _Bound(listeners, *_names(listeners, scheme, path), connections)
     except OSError as exc:
         raise MCPError(f"cannot listen on {bind}: {exc.strerror or exc}") from exc
     try:
@@ -114,6 +119,40 @@ async def open_listeners(bind: str, path: str, secure: bool, backlog: int) -> As
                 os.unlink(remove)
             except FileNotFoundError:
                 pass
+
+
+def _room(limits: Limits) -> int:
+    """How many connections there are to be: `limits.connections`, or what the system leaves room for.
+
+    Each is an open file, and so is what tools open. The usual soft limit of 1,024 is raised as far as needed and allowed.
+    """
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:
+        return limits.connections
+    try:
+        here = len(os.listdir("/dev/fd"))
+    except OSError:
+        here = 32
+    wanted = here + limits.connections + limits.spare_files
+    soft: int
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft != unlimited and soft < wanted:
+        more = wanted if hard == unlimited else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
+        except (OSError, ValueError):
+            pass
+    if soft == unlimited or soft >= wanted:
+        return limits.connections
+    free = max(2, soft - here)
+    room: int = max(free - limits.spare_files, free // 2)
+    logger.warning(
+        "%d connections at once instead of %d: this process may have %d open files", room, limits.connections, soft
+    )
+    return room
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -147,10 +186,14 @@ def _unix_listener(path: str, backlog: int) -> trio.SocketListener:
             raise OSError(errno.EEXIST, "there is a file that is no socket")
         # A socket that nobody listens on is left over from a process that is gone.
         with socket.socket(socket.AF_UNIX) as probe:
+            # A process that is busy lets a connection wait, and this must not.
+            probe.setblocking(False)
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
                 os.unlink(path)
+            except BlockingIOError:
+                raise OSError(errno.EADDRINUSE, "another process listens there") from None
             except OSError as exc:
                 raise OSError(exc.errno, "there is a file that is no socket") from None
             else:
@@ -195,13 +238,13 @@ def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
 
 
 class _Edge:
-    def __init__(self, endpoint: Endpoint, local: HostPolicy, limits: Limits, context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: Endpoint, local: HostPolicy, bound: _Bound, context: ssl.SSLContext | None) -> None:
         self._endpoint = endpoint
         # Whatever is bound, what came over a loopback address may come from a page in a browser on this machine.
         self._local_endpoint = endpoint.guarded_by(local)
-        self._limits = limits
+        self._limits = endpoint.limits
         self._tls = context
-        self._slots = trio.Semaphore(limits.connections)
+        self._slots = trio.Semaphore(bound.connections)
         self._live: set[_Connection] = set()
         self._streams: set[trio.SocketStream] = set()
         self._draining = False
@@ -344,7 +387,7 @@ async def serve_listeners(
     limits = engine.limits
     policy = host_policy(bound.addresses, allowed_hosts, allowed_origins)
     local = host_policy(["127.0.0.1"], allowed_hosts, allowed_origins)
-    edge = _Edge(Endpoint(engine, policy, path), local, limits, context)
+    edge = _Edge(Endpoint(engine, policy, path), local, bound, context)
     with unwrapped():
         async with trio.open_nursery() as outer:
             with trio.CancelScope(shield=True) as life:
