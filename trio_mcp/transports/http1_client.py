@@ -7,7 +7,7 @@ while it writes, so an answer that comes before the request has been read can be
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import httpcore2
@@ -15,7 +15,7 @@ import httptools
 import httpx2
 import trio
 
-from .http_wire import SAFE, Wire, request_body
+from .http_wire import BODY, SAFE, AnswerBody, Wire, request_body
 
 __all__ = ["AnswerReader", "Http1Connection"]
 
@@ -180,11 +180,12 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
         except BaseException:
             self._close()
             raise
+        answer = AnswerBody(partial(self.next, reader), partial(self.leave, reader))
         return httpcore2.Response(
             reader.status,
             headers=reader.headers,
-            content=_Body(self, reader),
-            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reader.reason},
+            content=answer,
+            extensions={"http_version": b"HTTP/1.1", BODY: answer, "reason_phrase": reader.reason},
         )
 
     def _head(self, request: httpcore2.Request) -> bytes:
@@ -233,17 +234,13 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
         else:
             reader.end()
 
-    async def body(self, reader: AnswerReader) -> AsyncIterator[bytes]:
-        """The body of the answer, piece by piece."""
-        while True:
-            if reader.body:
-                chunk = bytes(reader.body)
-                reader.body.clear()
-                yield chunk
-            elif reader.complete:
-                return
-            else:
-                await self._read(reader)
+    async def next(self, reader: AnswerReader) -> bytes:
+        """The next piece of the body of the answer; none at its end."""
+        while not reader.body and not reader.complete:
+            await self._read(reader)
+        chunk = bytes(reader.body)
+        reader.body.clear()
+        return chunk
 
     def leave(self, reader: AnswerReader) -> None:
         """The answer is not needed any more; the connection is, if the answer was whole."""
@@ -286,18 +283,3 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
 
     def info(self) -> str:
         return f"HTTP/1.1, {self._served} requests"
-
-
-class _Body:
-    """The body of an answer, as the pool wants it."""
-
-    def __init__(self, connection: Http1Connection, reader: AnswerReader) -> None:
-        self._connection = connection
-        self._reader = reader
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body(self._reader)
-
-    async def aclose(self) -> None:
-        self._connection.leave(self._reader)
-        await trio.lowlevel.checkpoint_if_cancelled()

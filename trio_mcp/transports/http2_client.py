@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import h2.config
@@ -29,7 +30,7 @@ import httpx2
 import trio
 
 from .http2_stream import Stream, code_name, not_taken
-from .http_wire import SAFE, Wire, request_body
+from .http_wire import BODY, SAFE, AnswerBody, Wire, request_body
 
 __all__ = ["Http2Connection"]
 
@@ -130,11 +131,12 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
         except BaseException:
             self._leave(stream)
             raise
+        answer = AnswerBody(partial(self.next, stream), partial(self.leave, stream))
         return httpcore2.Response(
             stream.status,
             headers=stream.fields,
-            content=_Body(self, stream),
-            extensions={"http_version": b"HTTP/2", "stream_id": stream.id},
+            content=answer,
+            extensions={"http_version": b"HTTP/2", BODY: answer, "stream_id": stream.id},
         )
 
     async def _open(self, request: httpcore2.Request, body: bytes) -> Stream:
@@ -188,23 +190,19 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
         if whole:
             stream.sent, stream.sent_at = True, self._posted
 
-    async def body(self, stream: Stream) -> AsyncIterator[bytes]:
-        """The body of an answer, piece by piece."""
-        while True:
-            if stream.body:
-                chunk = bytes(stream.body)
-                stream.body.clear()
-                if stream.owed >= _WINDOW // 4 and not stream.over and self._dead is None:
-                    self._h2.increment_flow_control_window(stream.owed, stream.id)
-                    stream.owed = 0
-                    self._post()
-                yield chunk
-            elif stream.ended:
-                return
-            elif stream.over:
-                raise stream.error or httpx2.RemoteProtocolError("the server gave up the stream")
-            else:
-                await stream.change()
+    async def next(self, stream: Stream) -> bytes:
+        """The next piece of the body of an answer; none at its end."""
+        while not stream.body and not stream.over:
+            await stream.change()
+        if not stream.body and not stream.ended:
+            raise stream.error or httpx2.RemoteProtocolError("the server gave up the stream")
+        chunk = bytes(stream.body)
+        stream.body.clear()
+        if stream.owed >= _WINDOW // 4 and not stream.over and self._dead is None:
+            self._h2.increment_flow_control_window(stream.owed, stream.id)
+            stream.owed = 0
+            self._post()
+        return chunk
 
     def leave(self, stream: Stream) -> None:
         """The answer is not needed any more. The server is told, unless it has said everything."""
@@ -433,18 +431,3 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
 
     def info(self) -> str:
         return f"HTTP/2, {self._served} requests"
-
-
-class _Body:
-    """The body of an answer, as the pool wants it."""
-
-    def __init__(self, connection: Http2Connection, stream: Stream) -> None:
-        self._connection = connection
-        self._stream = stream
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body(self._stream)
-
-    async def aclose(self) -> None:
-        self._connection.leave(self._stream)
-        await trio.lowlevel.checkpoint_if_cancelled()

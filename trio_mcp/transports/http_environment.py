@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from ..errors import ConnectionClosed
 
 __all__ = ["Proxy", "find_proxy", "tls_context"]
 
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _ADVICE: Final = "NO_PROXY exempts hosts, and a client of your own (http=) may have any proxy"
 
 
@@ -65,10 +67,11 @@ def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) ->
         raise ConnectionClosed(f"{variable} names {what}; http:// and https:// can be used. {_ADVICE}")
     try:
         url = httpx2.URL(value if "://" in value else f"http://{value}")
-        parts = (url.host, url.port or (443 if found_scheme == "https" else 80), url.username, url.password)
+        port = (443 if found_scheme == "https" else 80) if url.port is None else url.port
+        parts = (url.host, port, url.username, url.password)
     except (httpx2.InvalidURL, ValueError):
         parts = ("", 0, "", "")
-    if not parts[0]:
+    if not _HOST.fullmatch(parts[0]) or not 0 < parts[1] < 65_536:
         raise ConnectionClosed(f"{variable} is no URL of a proxy; expected http://HOST:PORT. {_ADVICE}") from None
     login = base64.b64encode(f"{parts[2]}:{parts[3]}".encode()) if parts[2] or parts[3] else None
     return Proxy(variable, found_scheme == "https", parts[0], parts[1], None if login is None else b"Basic " + login)

@@ -19,7 +19,7 @@ import trio
 from .http1_client import Http1Connection
 from .http2_client import Http2Connection
 from .http_environment import Proxy
-from .http_wire import Wire, reason_of
+from .http_wire import BODY, AnswerBody, Wire, reason_of
 
 __all__ = ["ClientTransport", "Way"]
 
@@ -96,9 +96,9 @@ class _Stream(httpx2.AsyncByteStream):
     def __init__(self, answer: httpcore2.Response) -> None:
         self._answer = answer
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._answer.aiter_stream():
-            yield part
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        body: AnswerBody = self._answer.extensions[BODY]
+        return body
 
     async def aclose(self) -> None:
         await self._answer.aclose()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import httpcore2
 import httpx2
 import trio
 
-__all__ = ["SAFE", "Wire", "reason_of", "request_body"]
+__all__ = ["BODY", "SAFE", "AnswerBody", "Wire", "reason_of", "request_body"]
 
+BODY: Final = "trio_mcp.body"
+"""In the extensions of an answer: its body, without the generators that the pool puts around it."""
 SAFE: Final = "trio_mcp.safe"
 """In the extensions of a request: that it only reads, so that it may be sent again even where it may have been run."""
 
@@ -131,6 +134,31 @@ class Wire:
         """Close at once, without a word: whoever waits in it hears of it."""
         self.closed = True
         self._socket.close()
+
+
+class AnswerBody:
+    """The body of an answer. Not a generator: one that is left before its end has to be looked after.
+
+    Args:
+        take: Gives the next piece, none at the end.
+        leave: Says that nothing more is wanted.
+    """
+
+    def __init__(self, take: Callable[[], Awaitable[bytes]], leave: Callable[[], None]) -> None:
+        self._take = take
+        self._leave = leave
+
+    def __aiter__(self) -> AnswerBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if chunk := await self._take():
+            return chunk
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._leave()
+        await trio.lowlevel.checkpoint_if_cancelled()
 
 
 async def request_body(request: httpcore2.Request) -> bytes:

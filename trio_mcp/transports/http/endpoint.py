@@ -206,7 +206,11 @@ class _HttpOutlet:
         return exchange.streaming
 
     async def send(self, message: bytes) -> None:
-        if self.stream() and not self._exchange.send_chunk(encode_event(message)) and isinstance(self.call, LastingCall):
+        if (
+            self.stream()
+            and not self._exchange.send_chunk(encode_event(message))
+            and isinstance(self.call, LastingCall)
+        ):
             # Its result tells the client to listen anew; a notice that is missing would tell it nothing.
             self.call.end()
         # A client that takes no stream is told the result alone.
