@@ -348,10 +348,18 @@ def test_the_command_does_not_show_secrets() -> None:
 
 
 @asynccontextmanager
-async def proxy_of(heads: list[bytes], answer: bytes | None = None) -> AsyncIterator[int]:
+async def proxy_of(
+    heads: list[bytes], answer: bytes | None = None, certificate: tuple[str, str] | None = None
+) -> AsyncIterator[int]:
     """A proxy that notes what it is asked; it forwards and makes tunnels, or answers as it is told."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
 
-    async def serve(stream: trio.SocketStream) -> None:
+    async def serve(raw: trio.SocketStream) -> None:
+        stream: Any = raw
+        if certificate is not None:
+            stream = trio.SSLStream(raw, context, server_side=True, https_compatible=True)
         peer = H1Peer(stream)
         head = await peer.until(b"\r\n\r\n")
         heads.append(head)
@@ -373,7 +381,7 @@ async def proxy_of(heads: list[bytes], answer: bytes | None = None) -> AsyncIter
         yield port
 
 
-async def _copy(source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope) -> None:
+async def _copy(source: trio.abc.Stream, sink: trio.abc.Stream, scope: trio.CancelScope) -> None:
     try:
         while data := await source.receive_some():
             await sink.send_all(data)
@@ -393,14 +401,19 @@ async def test_a_proxy_of_the_environment_forwards(variable: str, monkeypatch: p
     assert b"proxy-authorization: basic bwu6cgfzcw==" in heads[0].lower()
 
 
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("http2", [False, True])
 async def test_a_proxy_of_the_environment_makes_a_tunnel(
-    http2: bool, monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
+    http2: bool, tls: bool, monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
 ) -> None:
     heads: list[bytes] = []
     trusted = ssl.create_default_context(cafile=certificate[0])
-    async with serving(Lab().server, certfile=certificate[0], keyfile=certificate[1]) as site, proxy_of(heads) as port:
-        monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{port}")
+    async with (
+        serving(Lab().server, certfile=certificate[0], keyfile=certificate[1]) as site,
+        proxy_of(heads, certificate=certificate if tls else None) as port,
+    ):
+        monkeypatch.setenv("HTTPS_PROXY", f"https://127.0.0.1:{port}" if tls else f"127.0.0.1:{port}")
+        monkeypatch.setenv("SSL_CERT_FILE", certificate[0])
         async with open_client(site.url, http2=http2, verify=trusted) as client:
             assert (await client.call_tool("echo", {"text": "through"})).text == "through"
     assert [head.partition(b"\r\n")[0] for head in heads] == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % site.port]

@@ -90,6 +90,7 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
         self._changed = trio.Event()
         self._settled = False
         self._last: float = math.inf  # the last stream that the server answers
+        self._why = ""  # what it said about that
         self._dead: httpx2.TransportError | None = None
         self._served = 0
         self._owed = 0
@@ -235,7 +236,7 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
                     for frame in self._cut(data):
                         self._take(frame)
                     self._post()
-                self._end(httpx2.RemoteProtocolError("the server closed the connection"))
+                self._end(httpx2.RemoteProtocolError(f"the server closed the connection{self._why}"))
             except httpx2.TransportError as exc:
                 self._end(exc)
             except Exception as exc:
@@ -271,6 +272,7 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
 
     def _go_away(self, last: int, code: int) -> None:
         self._last = min(self._last, last)
+        self._why = f" ({code_name(code)})" if code else self._why
         error = httpx2.RemoteProtocolError(f"the server ended the connection ({code_name(code)})")
         for stream in list(self._streams.values()):
             if stream.id > self._last:
