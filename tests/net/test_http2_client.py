@@ -247,19 +247,24 @@ async def test_half_an_answer_is_an_error(after: Script, certificate: tuple[str,
         await after(call)
 
     async with called(script, certificate) as (site, client):
-        why = "INTERNAL_ERROR" if after in (_internal, _go_away) else ""
+        why = "INTERNAL_ERROR" if after in (_internal, _go_away) else "closed|NO_ERROR"
         with pytest.raises(ConnectionClosed, match=why):
             await text(client)
         assert site.count("tools/call") == 1
 
 
-async def test_an_answer_that_comes_before_the_request_has_been_read(certificate: tuple[str, str]) -> None:
+@pytest.mark.parametrize("resets", [False, True])
+async def test_an_answer_that_comes_before_the_request_has_been_read(
+    resets: bool, certificate: tuple[str, str]
+) -> None:
     async def head(on: H2Server, event: h2.events.RequestReceived) -> None:
         if event.stream_id == 3:
+            on.held.add(3)
             call = H2Call(on, 3, {"method": "tools/call", "id": 2})
             await call.head(status=413)
             await call.data(b"too long", end=True)
-            await call.reset(ErrorCodes.NO_ERROR)
+            if resets:
+                await call.reset(ErrorCodes.NO_ERROR)
 
     async def script(call: H2Call) -> None:
         await call.answer()
@@ -269,6 +274,8 @@ async def test_an_answer_that_comes_before_the_request_has_been_read(certificate
             await text(client, size=3_000_000)
         assert (await text(client)).startswith("1/")
         assert len(site.connections) == 1
+        if not resets:
+            assert await site.connections[0].wait_reset(3) == ErrorCodes.CANCEL
 
 
 # -- streams

@@ -18,6 +18,7 @@ from trio.testing import MockClock
 from trio_mcp import ConnectionClosed
 from trio_mcp.transports.http1_client import AnswerReader, Http1Connection
 from trio_mcp.transports.http2_client import Http2Connection
+from trio_mcp.transports.http2_stream import Stream
 from trio_mcp.transports.http_environment import find_proxy
 from trio_mcp.transports.http_url import shown_url
 from trio_mcp.transports.http_wire import Wire
@@ -31,6 +32,7 @@ ANSWERS = [
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 E\r\nlink: z\r\n\r\nHTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 5\r\n\r\nhello",
     b"HTTP/1.1 200 OK\r\nx: y\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\nt: 1\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 5\r\n\r\nhello\0\0\0",
     b"HTTP/1.0 200 OK\r\nx: y\r\n\r\nhello",
 ]
 
@@ -190,6 +192,16 @@ async def test_http_2_moves_a_request_that_did_not_leave() -> None:
         assert not made.is_available()
         await made.aclose()
     await peer.aclose()
+
+
+def test_an_answer_of_known_length_is_whole_without_the_end_of_its_stream() -> None:
+    for got, ended in ((b"ok", True), (b"o", False)):
+        stream = Stream(1)
+        stream.begin([(b":status", b"202"), (b"content-length", b"2")])
+        stream.body += got
+        stream.got = len(got)
+        stream.fail(httpx2.RemoteProtocolError("gone"))
+        assert (stream.ended, stream.error is None) == (ended, ended)
 
 
 async def test_http_2_answers_while_nobody_calls_and_leaves_who_does_not_read_that() -> None:

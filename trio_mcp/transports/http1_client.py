@@ -162,7 +162,8 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
         try:
             body = await request_body(request)
             if self._served:
-                # The last moment to see that the server has closed the connection.
+                # The last moment to see that the server has closed the connection: what can be read without having been
+                # asked for is the end.
                 await trio.lowlevel.checkpoint()
                 if self._wire.readable():
                     raise httpcore2.ConnectionNotAvailable
@@ -270,10 +271,8 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
         return self._reader is None and not self._wire.closed
 
     def has_expired(self) -> bool:
-        if self._reader is not None or self._wire.closed:
-            return False
-        # What can be read without having been asked for is the end.
-        return (self._expires is not None and time.monotonic() > self._expires) or self._wire.readable()
+        # Whether the server has closed it is asked when a request is about to be written.
+        return self._expires is not None and time.monotonic() > self._expires
 
     def is_idle(self) -> bool:
         return self._reader is None and not self._wire.closed

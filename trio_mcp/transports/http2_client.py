@@ -41,8 +41,8 @@ _STALL: Final = 5.0
 _PIECE: Final = 16_384
 _OUT: Final = 65_536
 """Bytes of frames that wait to be written, before bodies wait as well."""
-_OUT_MOST: Final = 1_048_576
-"""Bytes of frames that wait, at most: a peer that makes us answer and does not read is left."""
+_FORCED: Final = 131_072
+"""Bytes of them that the server has made us say (answers to pings, and the like): one that does not read those is left."""
 _WINDOW: Final = 1_048_576
 """Bytes of an answer that are received before they are taken, a stream."""
 _CONNECTION_WINDOW: Final = 16_777_216
@@ -98,6 +98,7 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
         self._bytes = 0
         self._expires: float | None = None
         self._posted = 0
+        self._forced = 0
         self._gone = 0  # of what was posted, this much has surely left
         self._scopes: list[trio.CancelScope] = []
 
@@ -235,7 +236,9 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
                 while data := await self._wire.receive():
                     for frame in self._cut(data):
                         self._take(frame)
-                    self._post()
+                    self._forced += self._post()
+                    if self._forced > _FORCED:
+                        self._end(httpx2.WriteError("the server does not read what it makes the client say"))
                 self._end(httpx2.RemoteProtocolError(f"the server closed the connection{self._why}"))
             except httpx2.TransportError as exc:
                 self._end(exc)
@@ -326,14 +329,13 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
             scope.cancel()
         return scope
 
-    def _post(self) -> None:
+    def _post(self) -> int:
         data = self._h2.data_to_send()
         self._out += data
         self._posted += len(data)
         if self._out:
             self._has_out.set()
-        if len(self._out) > _OUT_MOST:
-            self._end(httpx2.WriteError("the server does not read what it makes the client say"))
+        return len(data)
 
     async def _write(self) -> None:
         with self._task():
@@ -369,6 +371,7 @@ class Http2Connection(httpcore2.AsyncConnectionInterface):
                     self._end(httpx2.WriteTimeout(f"the server took nothing for {_STALL:g} s"))
                 elif not self._wire.broken:
                     self._gone += len(piece)
+                    self._forced = min(self._forced, len(self._out))
                     if len(self._out) < _OUT:
                         self._wake()
 

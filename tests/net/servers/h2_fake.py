@@ -75,6 +75,7 @@ class H2Server:
         number: Which, from 1.
         resets: The codes of the streams that the client has reset.
         bodies: What has come of the bodies of requests.
+        held: Streams that get no more room.
     """
 
     def __init__(self, number: int, stream: trio.abc.Stream, settings: Settings) -> None:
@@ -84,6 +85,7 @@ class H2Server:
         self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings)
         self.resets: dict[int, int] = {}
         self.bodies: dict[int, bytes] = {}
+        self.held: set[int] = set()
         self.changed = trio.Event()
         self._sending = trio.Lock()
 
@@ -124,7 +126,7 @@ class H2Server:
                 elif isinstance(event, h2.events.DataReceived):
                     assert event.stream_id is not None
                     self.bodies[event.stream_id] += event.data or b""
-                    if event.flow_controlled_length:
+                    if event.flow_controlled_length and event.stream_id not in self.held:
                         self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
                     assert event.stream_id is not None
