@@ -427,14 +427,14 @@ async def open_http_channel(
         ValueError: the URL is none, or a header cannot be sent.
         ConnectionClosed: what the environment says about proxies or certificates cannot be used.
     """
+    bad = ValueError(f"open_client: {shown_url(url)!r} is no URL of a server")
     try:
         place = _Place.of(url)
         parsed = httpx2.URL(url)
-        good = not shown_url(url).endswith("://…") and (parsed.port or 0) < 65_536
     except (httpx2.InvalidURL, ValueError):
-        good = False
-    if not good:
-        raise ValueError(f"open_client: {shown_url(url)!r} is no URL of a server")
+        raise bad from None
+    if shown_url(url).endswith("://…") or (parsed.port or 0) > 65_535:
+        raise bad
     if http is not None:
         channel = HttpChannel(http, url, limits)
         try:

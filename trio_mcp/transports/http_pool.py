@@ -106,9 +106,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 class _Pool(httpcore2.AsyncConnectionPool):
     def __init__(self, nursery: trio.Nursery, way: Way) -> None:
-        super().__init__(
-            max_connections=way.connections, max_keepalive_connections=_KEPT, network_backend=httpcore2.TrioBackend()
-        )
+        super().__init__(max_connections=way.connections, max_keepalive_connections=_KEPT)
         self._nursery = nursery
         self._way = way
         self.closed = False
@@ -148,6 +146,7 @@ class _Connection(httpcore2.AsyncConnectionInterface):
 
     async def _make(self) -> Http1Connection | Http2Connection:
         wire: Wire | None = None
+        agreed: str | None = None
         try:
             with trio.move_on_after(self._way.connect_timeout) as patience:
                 wire = await self._connect()

@@ -75,7 +75,7 @@ class H2Server:
         number: Which, from 1.
         resets: The codes of the streams that the client has reset.
         bodies: What has come of the bodies of requests.
-        held: Streams that get no more room.
+        held: Streams that get no more room; the connection does.
     """
 
     def __init__(self, number: int, stream: trio.abc.Stream, settings: Settings) -> None:
@@ -126,7 +126,9 @@ class H2Server:
                 elif isinstance(event, h2.events.DataReceived):
                     assert event.stream_id is not None
                     self.bodies[event.stream_id] += event.data or b""
-                    if event.flow_controlled_length and event.stream_id not in self.held:
+                    if event.flow_controlled_length and event.stream_id in self.held:
+                        self.h2.increment_flow_control_window(event.flow_controlled_length)
+                    elif event.flow_controlled_length:
                         self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
                     assert event.stream_id is not None
