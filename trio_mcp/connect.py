@@ -22,6 +22,7 @@ from .limits import DEFAULT, Limits
 from .scopes.groups import unwrapped
 from .server.engine import Engine, open_engine
 from .server.server import ServerBase
+from .transports.http_url import shown_url
 from .transports.line_channel import LineChannel, writing
 from .transports.lines import serve_lines
 from .transports.link import Link
@@ -93,7 +94,7 @@ class open_client(AbstractAsyncContextManager[Client]):
         LegacyServer: it speaks only older revisions.
         RequestTimeout: it says nothing.
         RuntimeError: the block is left out of order or in another task.
-        TypeError, ValueError: the target is none.
+        TypeError, ValueError: the target is none, or a header cannot be sent.
     """
 
     def __init__(
@@ -142,8 +143,8 @@ class open_client(AbstractAsyncContextManager[Client]):
             return await self._manager.__aexit__(exc_type, exc, traceback)
         where = "in another task than it was entered in" if task is not self._task else "before a block inside it"
         advice = RuntimeError(
-            f"open_client({self._target!r}) was left {where}. Blocks that own tasks must nest; to open and close clients in "
-            "any order, use 'client = await connect_client(nursery, target)' and 'await client.aclose()'"
+            f"open_client({_shown(self._target)}) was left {where}. Blocks that own tasks must nest; to open and close "
+            "clients in any order, use 'client = await connect_client(nursery, target)' and 'await client.aclose()'"
         )
         if task is self._task:
             await self._close_those_inside(task)
@@ -306,8 +307,15 @@ def _url(target: str, http: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return "http://localhost/mcp", {**http, "uds": target.removeprefix("unix:")}
     scheme, _, rest = target.partition("://")
     if scheme not in ("http", "https") or not rest.partition("/")[0]:
-        raise ValueError(f"open_client: {target!r} is no URL of a server; expected http://HOST:PORT/mcp or https://…")
+        raise ValueError(
+            f"open_client: {shown_url(target)!r} is no URL of a server; expected http://HOST:PORT/mcp or https://…"
+        )
     return target, http
+
+
+def _shown(target: object) -> str:
+    # A URL may hold a password or a key.
+    return repr(shown_url(target) if isinstance(target, str) and "://" in target else target)
 
 
 def _command(target: object) -> StdioCommand:

@@ -48,7 +48,7 @@ async def test_other_paths_and_strange_hosts(program: tuple[trio.Process, str]) 
         assert info.value.status == 404
         # Bound to loopback, so a page that rebinds its own name gets nowhere.
         with pytest.raises(MCPError, match=r"host 'evil\.example' is not served here"):
-            async with open_client(url, headers={"host": "evil.example"}):
+            async with httpx2.AsyncClient(headers={"host": "evil.example"}) as http, open_client(url, http=http):
                 pass
 
 

@@ -15,6 +15,7 @@ import trio
 from .. import Client, StdioCommand, Target, open_client
 from ..protocol.jsontext import dumps_pretty
 from ..running.signals import EndSignals
+from ..transports.http_url import shown_url
 from .show import printable
 
 __all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
@@ -36,7 +37,9 @@ def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Targ
     target = rest.pop(0)
     if "://" in target or target.startswith("unix:"):
         if not target.startswith(("http://", "https://", "unix:")):
-            raise click.UsageError(f"TARGET {target!r} is no URL of a server: expected http://, https:// or unix:PATH")
+            raise click.UsageError(
+                f"TARGET {shown_url(target)!r} is no URL of a server: expected http://, https:// or unix:PATH"
+            )
         return target, rest
     path = target.partition(".py:")[0] + ".py" if ".py:" in target else target
     if not os.path.isfile(path):

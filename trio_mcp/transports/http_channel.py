@@ -5,15 +5,16 @@ Leaving a call closes its response stream, which is what cancels the work on the
 
 from __future__ import annotations
 
-import importlib
+import base64
 import itertools
 import logging
-import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import h2.exceptions
 import httpx2
 import trio
 
@@ -35,6 +36,11 @@ from ..protocol.listening import CANCELLED
 from ..protocol.meta import PROTOCOL_VERSION
 from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params, param_headers
 from ..protocol.sse import EventTooLarge, SSEParser
+from ..scopes.groups import unwrapped
+from .http_environment import Proxy, find_proxy, tls_context
+from .http_pool import ClientTransport, Way
+from .http_url import check_headers, shown_url
+from .http_wire import SAFE
 
 __all__ = ["HttpChannel", "open_http_channel"]
 
@@ -46,10 +52,33 @@ _FIXED: Final = {
     # An event stream must not wait in a compressor.
     "accept-encoding": "identity",
 }
+_READ_ONLY: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "tasks/get",
+    }
+)
+"""What may be asked twice when the connection ends before the answer, since no code of a handler runs for it."""
 _REDIRECTS: Final = frozenset({307, 308})
 _MOST_REDIRECTS: Final = 3
 _LINGER: Final = 0.25
 """Seconds for a server to end a stream whose answer has come; most do so in the same packet."""
+
+
+_BROKEN: Final = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, h2.exceptions.H2Error)
+"""What comes out of httpx2 when a peer or the way to it is at fault."""
+_TEXTS: Final = (
+    httpx2.NetworkError,
+    httpx2.TimeoutException,
+    httpx2.ProxyError,
+    httpx2.RemoteProtocolError,
+    httpx2.DecodingError,
+)
+"""Those that speak of the network and of what the server sent. The text of any other may hold a header or the URL."""
 
 
 class HttpChannel(Channel):
@@ -59,11 +88,18 @@ class HttpChannel(Channel):
         http: Sends them; whoever made it closes it.
         url: The MCP endpoint.
         limits: Bounds.
+        proxy: What they go through because the environment says so, or None.
+        own: Whether `http` was made here, and so speaks through our own transport.
     """
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, limits: Limits) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, url: str, limits: Limits, *, proxy: Proxy | None = None, own: bool = False
+    ) -> None:
         self._http = http
-        self._url = url
+        self._full_url = url
+        self._url = shown_url(url)
+        self._own = own
+        self._via = "" if proxy is None else f" (through {proxy})"
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
         self._ids = itertools.count(1)
@@ -98,10 +134,7 @@ class HttpChannel(Channel):
         headers = {**_FIXED, **mirror_headers(method, params, params["_meta"][PROTOCOL_VERSION])}
         if method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
             headers.update(param_headers(mirrored, params.get("arguments")))
-        try:
-            return await self._post(id, method, body, headers, listener)
-        except httpx2.HTTPError as exc:
-            raise ConnectionClosed(f"{method}: {self._url}: {_reason(exc)}") from exc
+        return await self._post(id, method, body, headers, listener)
 
     def learn_tools(self, tools: list[Any]) -> list[Any]:
         """A tool whose `x-mcp-header` breaks the rules is left out (section Schema Extension)."""
@@ -119,23 +152,53 @@ class HttpChannel(Channel):
     async def _post(
         self, id: RequestId, method: str, body: bytes, headers: dict[str, str], listener: Listener
     ) -> dict[str, Any]:
-        url = self._url
+        url = self._full_url
         for _ in range(_MOST_REDIRECTS + 1):
-            async with self._http.stream("POST", url, content=body, headers=headers) as response:
+            response = await self._send(method, url, body, headers)
+            try:
                 if response.status_code not in _REDIRECTS:
                     return await self._answer(id, method, response, listener)
                 url = self._redirected(url, response)
-        raise HttpError(f"{self._url} redirects more than {_MOST_REDIRECTS} times", url=self._url, status=308)
+            finally:
+                await response.aclose()
+        raise HttpError(f"{self._url} redirects more than {_MOST_REDIRECTS} times", url=self._full_url, status=308)
+
+    async def _send(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
+        try:
+            if self._own:
+                # httpx2 writes the URL of each request to its log, and what is sent need not be in there.
+                place = _Place.of(url)
+                extensions = {"target": place.target, SAFE: method in _READ_ONLY}
+                request = self._http.build_request(
+                    "POST", place.url, content=body, headers=headers, extensions=extensions
+                )
+            else:
+                request = self._http.build_request("POST", url, content=body, headers=headers)
+            return await self._http.send(request, stream=True)
+        except Exception as exc:
+            if not self._own and not isinstance(exc, _BROKEN):
+                raise  # of a hook, or of a transport that somebody else has written
+            raise self._lost(method, exc) from None
+
+    def _lost(self, method: str, exc: Exception, note: str = "") -> ConnectionClosed:
+        text = _reason(exc) if isinstance(exc, _TEXTS) else type(exc).__name__
+        return ConnectionClosed(f"{method}: {self._url}: {text}{note}{self._via}")
 
     def _redirected(self, url: str, response: httpx2.Response) -> str:
-        before, target = httpx2.URL(url), httpx2.URL(url).join(response.headers.get("location", ""))
-        origin = (before.scheme, before.host, before.port)
-        if (target.scheme, target.host, target.port) != origin:
+        status = response.status_code
+        target = _location(url, response)
+        if target is None:
+            fault = "an address that cannot be used" if "location" in response.headers else "no address"
+            raise HttpError(
+                f"{self._url} answered {status}, a redirect with {fault}", url=self._full_url, status=status
+            )
+        before = httpx2.URL(url)
+        if (target.scheme, target.host, target.port) != (before.scheme, before.host, before.port):
             # What was meant for one origin, tokens among it, is not for another.
             raise HttpError(
-                f"{url} redirects to another origin ({target}), which is not followed",
-                url=url,
-                status=response.status_code,
+                f"{self._url} redirects to another origin ({shown_url(str(target))}), which is not followed",
+                url=self._full_url,
+                status=status,
             )
         return str(target)
 
@@ -145,8 +208,10 @@ class HttpChannel(Channel):
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and response.status_code == 200:
             return await self._events(id, method, response, listener)
-        raw = await self._body(response)
+        raw, broken = await self._body(response)
         status = response.status_code
+        if broken is not None and status < 300 and not self._whole(kind, raw):
+            raise self._lost(method, broken) from None
         if kind == "application/json" and raw:
             message: Any = None
             try:
@@ -157,7 +222,9 @@ class HttpChannel(Channel):
             if isinstance(message, ErrorResponse) and not self._for_call(id, message.id, status):
                 # About the HTTP request, not the call: a host that is not served, a form that is not taken.
                 raise HttpError(
-                    f"{method}: {self._url} answered {status}: {message.error['message']}", url=self._url, status=status
+                    f"{method}: {self._url} answered {status}: {message.error['message']}{self._via}",
+                    url=self._full_url,
+                    status=status,
                 )
             if message is not None:
                 result = self._result(id, message)
@@ -168,24 +235,33 @@ class HttpChannel(Channel):
             what = f"content of type {kind}" if raw else "nothing"
             raise InvalidResponse(f"{method}: {self._url} answered {status} with {what}, not with a message")
         shown = shorten(raw[:200].decode(errors="replace").strip())
+        target = _location(self._full_url, response) if status < 400 else None
+        where = "" if target is None else f", which points to {shown_url(str(target))} and is not followed"
         raise HttpError(
-            f"{method}: {self._url} answered {status} {response.reason_phrase}: {shown}", url=self._url, status=status
+            f"{method}: {self._url} answered {status} {response.reason_phrase}{where}: {shown}{self._via}",
+            url=self._full_url,
+            status=status,
         )
 
-    async def _body(self, response: httpx2.Response) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-
-        async def take(chunk: bytes) -> bool:
-            nonlocal size
-            size += len(chunk)
-            if size > self._limits.answer_bytes:
-                raise InvalidResponse(f"the answer of {self._url} is over {self._limits.answer_bytes} bytes")
-            parts.append(chunk)
+    def _whole(self, kind: str, raw: bytes) -> bool:
+        """Whether a body that broke off is a whole message all the same."""
+        try:
+            return kind == "application/json" and parse_message(raw, self._reading) is not None
+        except BadMessage:
             return False
 
-        await _each_chunk(response, take)
-        return b"".join(parts)
+    async def _body(self, response: httpx2.Response) -> tuple[bytes, Exception | None]:
+        """What came, and what broke it off."""
+        body = bytearray()
+
+        async def take(chunk: bytes) -> bool:
+            if len(body) + len(chunk) > self._limits.answer_bytes:
+                raise InvalidResponse(f"the answer of {self._url} is over {self._limits.answer_bytes} bytes")
+            body.extend(chunk)
+            return False
+
+        broken = await _each_chunk(response, take)
+        return bytes(body), broken
 
     async def _events(
         self, id: RequestId, method: str, response: httpx2.Response, listener: Listener
@@ -206,11 +282,13 @@ class HttpChannel(Channel):
                     results.append(result)
             return bool(results)
 
-        await _each_chunk(response, take)
+        broken = await _each_chunk(response, take)
         if results:
-            return results[0]
+            return results[0]  # whatever the connection did afterwards
         note = f"; {self._note}" if self._note else ""
-        raise ConnectionClosed(f"{method}: {self._url} ended the stream without an answer{note}")
+        if broken is not None:
+            raise self._lost(method, broken, note) from None
+        raise ConnectionClosed(f"{method}: {self._url} ended the stream without an answer{note}{self._via}")
 
     async def _event(self, id: RequestId, data: bytes, listener: Listener) -> dict[str, Any] | None:
         try:
@@ -250,26 +328,33 @@ class HttpChannel(Channel):
         logger.warning("%s sent %s", self._url, text)
 
 
-async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], Awaitable[bool]]) -> None:
-    """Give each piece of a body to `take`, until it says that it has what it wants.
+async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], Awaitable[bool]]) -> Exception | None:
+    """Give each piece of a body to `take`, until it says that it has what it wants. Returns what broke the body off.
 
     The stack of generators under a response unwinds cleanly only from its end or from its innermost read. So whatever ends
     this early, an error of `take` included, is carried past it, and the read is cancelled.
     """
     failed: BaseException | None = None
+    broken: Exception | None = None
+    done = False
     with trio.CancelScope() as scope:
-        async for chunk in response.aiter_bytes():
-            if failed is not None or scope.deadline < math.inf:
-                continue
-            try:
-                if await take(chunk):
+        try:
+            async for chunk in response.aiter_bytes():
+                if failed is not None or done:
+                    continue
+                try:
+                    done = await take(chunk)
+                except BaseException as exc:
+                    failed = exc
+                    scope.cancel()
+                if done:
                     # To the end of the stream, if that is near: then the connection can be used again.
                     scope.deadline = trio.current_time() + _LINGER
-            except BaseException as exc:
-                failed = exc
-                scope.cancel()
+        except Exception as exc:
+            broken = exc
     if failed is not None:
         raise failed
+    return broken
 
 
 def _reason(exc: BaseException) -> str:
@@ -277,6 +362,43 @@ def _reason(exc: BaseException) -> str:
     while not str(exc) and (exc.__cause__ or exc.__context__) is not None:
         exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+
+
+def _location(url: str, response: httpx2.Response) -> httpx2.URL | None:
+    """Where a redirect points, or None."""
+    try:
+        location = response.headers["location"]
+        return httpx2.URL(url).join(location) if location else None
+    except (KeyError, httpx2.InvalidURL, ValueError):
+        return None
+
+
+class _Place(NamedTuple):
+    """A URL in its parts.
+
+    Attributes:
+        url: What may be in a log.
+        target: What the request asks for: the path and the query.
+        login: The user and the password in it, for a header, or None.
+    """
+
+    url: str
+    target: bytes
+    login: str | None
+
+    @classmethod
+    def of(cls, url: str) -> _Place:
+        """The parts of a URL.
+
+        Raises:
+            httpx2.InvalidURL, ValueError: it is none.
+        """
+        parsed = httpx2.URL(url)
+        login = None
+        if parsed.userinfo:
+            login = "Basic " + base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode()
+        plain = parsed.copy_with(userinfo=b"", query=None, fragment="")
+        return cls(str(plain), parsed.raw_path, login)
 
 
 @asynccontextmanager
@@ -300,7 +422,19 @@ async def open_http_channel(
         uds: A unix socket to connect to instead of the host of the URL.
         verify: As for httpx2: whether and how to check the certificate.
         http: A client of one's own, which stays open; then the arguments before it do not count.
+
+    Raises:
+        ValueError: the URL is none, or a header cannot be sent.
+        ConnectionClosed: what the environment says about proxies or certificates cannot be used.
     """
+    bad = ValueError(f"open_client: {shown_url(url)!r} is no URL of a server")
+    try:
+        place = _Place.of(url)
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError):
+        raise bad from None
+    if shown_url(url).endswith("://…") or (parsed.port or 0) > 65_535:
+        raise bad
     if http is not None:
         channel = HttpChannel(http, url, limits)
         try:
@@ -308,17 +442,32 @@ async def open_http_channel(
         finally:
             channel.close()
         return
-    pool = httpx2.Limits(max_connections=limits.connections, max_keepalive_connections=20)
-    if http2:
-        importlib.import_module(".http2_reset", __package__).install()
-    # Whoever calls has a deadline; reading waits for as long as the server works.
-    timeout = httpx2.Timeout(None, connect=limits.connect_timeout, write=limits.client_timeout)
-    transport = httpx2.AsyncHTTPTransport(http2=http2, uds=uds, verify=verify, limits=pool) if uds else None
-    async with httpx2.AsyncClient(
-        headers=dict(headers or {}), http2=http2, verify=verify, limits=pool, timeout=timeout, transport=transport
-    ) as client:
-        channel = HttpChannel(client, url, limits)
-        try:
-            yield channel
-        finally:
-            channel.close()
+    fields = check_headers(headers or {})
+    if place.login is not None and not any(name.lower() == "authorization" for name in fields):
+        fields["authorization"] = place.login
+    tls = parsed.scheme == "https"
+    proxy = None
+    if uds is None:
+        proxy = find_proxy(parsed.scheme, parsed.host, parsed.port or (443 if tls else 80), os.environ)
+    way = Way(
+        tls=tls_context(verify) if tls else None,
+        proxy=proxy,
+        proxy_tls=tls_context(True) if proxy is not None and proxy.tls else None,
+        http2=http2,
+        uds=uds,
+        connections=limits.connections,
+        connect_timeout=limits.connect_timeout,
+        write_timeout=limits.client_timeout,
+    )
+    with unwrapped():
+        async with trio.open_nursery() as nursery:
+            # Whoever calls has a deadline; an answer takes as long as the server works.
+            async with httpx2.AsyncClient(
+                headers=fields, transport=ClientTransport(nursery, way), timeout=None, trust_env=False
+            ) as client:
+                channel = HttpChannel(client, url, limits, proxy=proxy, own=True)
+                try:
+                    yield channel
+                finally:
+                    channel.close()
+            nursery.cancel_scope.cancel()
