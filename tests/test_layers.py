@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "trio_mcp"
 FLOORS = [
     {"errors", "limits"},
     {"protocol"},
+    {"wire"},
     {"convert"},
     {"scopes"},
     {"tasks"},
@@ -25,7 +26,7 @@ FLOORS = [
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-PURE = {"errors", "limits", "protocol", "convert"}
+PURE = {"errors", "limits", "protocol", "wire", "convert"}
 NOT_IN_PURE = {"trio", "socket", "time", "random", "secrets", "logging", "asyncio", "anyio"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -50,16 +50,6 @@ class HttpApp:
         self._origins = allowed_origins
         self._engine = server if isinstance(server, Engine) else None
         self._endpoints: dict[str | None, Endpoint] = {}
-        # Whether the host's `send` waits for the peer also over HTTP/2.
-        self._confirms = False
-
-    @staticmethod
-    def of(endpoint: Endpoint) -> HttpApp:
-        """The application for an endpoint that is there already."""
-        app = HttpApp(endpoint.engine, endpoint.path)
-        app._endpoint_for = lambda address: endpoint  # type: ignore[method-assign]
-        app._confirms = True
-        return app
 
     def _endpoint_for(self, address: str | None) -> Endpoint:
         """The endpoint, as it is guarded on this address of the host's."""
@@ -126,7 +116,7 @@ class HttpApp:
                 verdict = read
             else:
                 body = read
-        confirms = self._confirms or scope.get("http_version", "1.1").startswith("1")
+        confirms = scope.get("http_version", "1.1").startswith("1")
         exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits, confirms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, exchange, receive)

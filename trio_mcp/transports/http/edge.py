@@ -21,6 +21,7 @@ from ...limits import Limits
 from ...protocol.http import host_policy
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
+from ...wire.budget import BodyBudget
 from .endpoint import Endpoint
 from .h1 import H1Connection
 
@@ -194,6 +195,7 @@ class _Edge:
         self._slots = trio.Semaphore(limits.connections)
         self._live: set[_Connection] = set()
         self._streams: set[trio.SocketStream] = set()
+        self._bodies = BodyBudget(limits.bodies_bytes)
         self._draining = False
 
     async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
@@ -288,7 +290,7 @@ class _Edge:
     async def _http2(self, stream: Any, first: bytes) -> None:
         # Loaded by the first connection that needs it.
         module = importlib.import_module(".h2", __package__)
-        connection = module.H2Connection(stream, self._endpoint, first)
+        connection = module.H2Connection(stream, self._endpoint, first, self._bodies)
         await self._run(connection)
 
     async def _run(self, connection: Any) -> None:
@@ -308,7 +310,7 @@ class _Edge:
             connection.drain()
 
     def close(self) -> None:
-        """Close what is left. Hypercorn shields its writes; this is what ends them."""
+        """Close what is left."""
         for stream in list(self._streams):
             stream.socket.close()
 
