@@ -122,7 +122,7 @@ async def test_many_streams_at_once_are_answered_each_with_its_own() -> None:
     lab = Lab()
     async with serving(lab.server) as site:
         peer = await site.h2()
-        slow = await peer.post(call("slow", "slow", seconds=0.3))
+        slow = await peer.post(call("slow", "slow", seconds=1.5))
         echoes = {await peer.post(call(number, "echo", text=f"{number}")): number for number in range(60)}
         chatter = await peer.post(call("chatter", "chatter", progress=True, count=50, size=1_000))
         for stream, number in echoes.items():

@@ -96,8 +96,8 @@ class Http2:
         self.answers: Answers = Answers(self._h2, limits)
         self._out = self.answers.out
         self._out += encode_frame(_SETTINGS, 0, 0, b"".join(_setting(*setting) for setting in settings))
-        self._buffer = bytearray()
-        self._preface = 0
+        self._buffer = b""
+        self._started = False
         self._events: list[Event] = []
         self._streams: dict[int, _Stream] = {}
         self._known: set[tuple[bytes, bytes]] = set()
@@ -141,12 +141,10 @@ class Http2:
         if now - self._period >= self._limits.h2_period:
             self._period = now
             self._counts.clear()
-        buffer = self._buffer
-        buffer += data
-        at = 0
+        buffer = self._buffer + data if self._buffer else data
         try:
             at = self._begin(buffer)
-            while not self.closed and len(buffer) - at >= 9:
+            while self._started and len(buffer) - at >= 9:
                 length = int.from_bytes(buffer[at : at + 3], "big")
                 if length > _FRAME_MOST:
                     raise _Broken(_Code.FRAME_SIZE_ERROR, "a frame that is too long")
@@ -155,7 +153,7 @@ class Http2:
                     break
                 self._receive_frame(buffer[at:end], length)
                 at = end
-            del buffer[:at]
+            self._buffer = buffer[at:]
             self._collect()
         except _Broken as exc:
             self._fail(exc.code, exc.reason)
@@ -164,17 +162,14 @@ class Http2:
         self._events = []
         return events
 
-    def _begin(self, buffer: bytearray) -> int:
-        """Skip the preface."""
-        if self._preface == len(PREFACE):
+    def _begin(self, buffer: bytes) -> int:
+        """Where the frames begin, behind the preface."""
+        if self._started:
             return 0
         if not PREFACE.startswith(buffer[: len(PREFACE)]):
             raise _Broken(_Code.PROTOCOL_ERROR, "no preface")
-        if len(buffer) < len(PREFACE):
-            return 0
-        self._preface = len(PREFACE)
-        del buffer[: len(PREFACE)]
-        return 0
+        self._started = len(buffer) >= len(PREFACE)
+        return len(PREFACE) if self._started else 0
 
     def _collect(self) -> None:
         self.answers.collect()
@@ -189,7 +184,7 @@ class Http2:
 
     def _end(self) -> None:
         self.closed = True
-        self._buffer.clear()
+        self._buffer = b""
         self._streams.clear()
         self.answers.clear()
         self._block = 0
@@ -199,7 +194,7 @@ class Http2:
         if count > most:
             raise _Broken(_Code.ENHANCE_YOUR_CALM, f"too many {kind}")
 
-    def _receive_frame(self, frame: bytearray, length: int) -> None:
+    def _receive_frame(self, frame: bytes, length: int) -> None:
         kind, flags, stream = frame[3], frame[4], int.from_bytes(frame[5:9], "big") & 0x7FFF_FFFF
         if not self.settled:
             if kind != _SETTINGS or flags & _ACK:
@@ -217,12 +212,12 @@ class Http2:
             self._count("resets", self._limits.h2_resets)
             if stream > self._last:
                 raise _Broken(_Code.PROTOCOL_ERROR, "RST_STREAM on an idle stream")
-            self._hear(self._h2.receive_data(bytes(frame)))
+            self._hear(self._h2.receive_data(frame))
         elif kind == _SETTINGS:
             self._receive_settings(frame, length, flags, stream)
         elif kind == _PING:
             self._count("pings", self._limits.h2_pings)
-            self._hear(self._h2.receive_data(bytes(frame)))
+            self._hear(self._h2.receive_data(frame))
         elif kind == _PRIORITY:
             self._receive_priority(frame, length, stream)
         elif kind == _GOAWAY:
@@ -232,13 +227,13 @@ class Http2:
         else:
             self._count("empty frames", self._limits.h2_empty)
 
-    def _receive_data(self, frame: bytearray, length: int, flags: int) -> None:
+    def _receive_data(self, frame: bytes, length: int, flags: int) -> None:
         if not flags & _END_STREAM:
             if not length:
                 self._count("empty frames", self._limits.h2_empty)
             elif length < _SMALL:
                 self._count("small frames", self._limits.h2_small)
-        for event in self._h2.receive_data(bytes(frame)):
+        for event in self._h2.receive_data(frame):
             if isinstance(event, h2.events.DataReceived):
                 self._take_data(event.stream_id, event.data or b"", event.flow_controlled_length or 0)
             elif isinstance(event, h2.events.StreamEnded):
@@ -270,13 +265,13 @@ class Http2:
         else:
             self._events.append(Ended(stream))
 
-    def _receive_fields(self, frame: bytearray, length: int, kind: int, flags: int, stream: int) -> None:
+    def _receive_fields(self, frame: bytes, length: int, kind: int, flags: int, stream: int) -> None:
         if kind == _HEADERS:
             self._block, self._block_size, self._block_frames = stream, 0, 0
             one = self._streams.get(stream)
             self._bad_trailers = one is not None and not one.body_ended and not flags & _END_STREAM
             if self._bad_trailers:
-                frame[4] |= _END_STREAM
+                frame = frame[:4] + bytes((flags | _END_STREAM,)) + frame[5:]
         else:
             self._block_frames += 1
         self._block_size += length
@@ -284,7 +279,7 @@ class Http2:
             raise _Broken(_Code.ENHANCE_YOUR_CALM, "a head that is too long")
         if flags & _END_HEADERS:
             self._block = 0
-        for event in self._h2.receive_data(bytes(frame)):
+        for event in self._h2.receive_data(frame):
             if isinstance(event, h2.events.RequestReceived):
                 self._last = stream
                 self._request(stream, event.stream_ended is not None)
@@ -318,7 +313,7 @@ class Http2:
         self.reset(stream, code)
         self._events.append(Reset(stream, code))
 
-    def _receive_window(self, frame: bytearray, length: int, stream: int) -> None:
+    def _receive_window(self, frame: bytes, length: int, stream: int) -> None:
         self._count("window updates", self._limits.h2_updates)
         if length == 4 and stream and not int.from_bytes(frame[9:13], "big") & 0x7FFF_FFFF:
             if stream > self._last:
@@ -326,21 +321,21 @@ class Http2:
             if stream in self._streams:
                 self._fault(stream, _Code.PROTOCOL_ERROR)
             return
-        self._hear(self._h2.receive_data(bytes(frame)))
+        self._hear(self._h2.receive_data(frame))
 
-    def _receive_settings(self, frame: bytearray, length: int, flags: int, stream: int) -> None:
+    def _receive_settings(self, frame: bytes, length: int, flags: int, stream: int) -> None:
         self._count("settings", self._limits.h2_settings)
         if stream or length % 6 or flags & _ACK:
-            self._h2.receive_data(bytes(frame))  # to be judged
+            self._h2.receive_data(frame)  # to be judged
             return
         known = [
-            bytes(frame[at : at + 6])
+            frame[at : at + 6]
             for at in range(9, 9 + length, 6)
             if int.from_bytes(frame[at : at + 2], "big") in _SETTINGS_KNOWN
         ]
         self._hear(self._h2.receive_data(encode_frame(_SETTINGS, 0, 0, b"".join(known))))
 
-    def _receive_priority(self, frame: bytearray, length: int, stream: int) -> None:
+    def _receive_priority(self, frame: bytes, length: int, stream: int) -> None:
         self._count("priorities", self._limits.h2_priorities)
         if not stream:
             raise _Broken(_Code.PROTOCOL_ERROR, "PRIORITY of no stream")
@@ -352,7 +347,7 @@ class Http2:
         if stream in self._streams:
             self._fault(stream, code)
 
-    def _receive_goaway(self, frame: bytearray, length: int, stream: int) -> None:
+    def _receive_goaway(self, frame: bytes, length: int, stream: int) -> None:
         if stream or length < 8:
             raise _Broken(_Code.PROTOCOL_ERROR if stream else _Code.FRAME_SIZE_ERROR, "a GOAWAY that is wrong")
         self._count("GOAWAY", self._limits.h2_settings)
@@ -379,6 +374,7 @@ class Http2:
     def open_window(self, stream: int, size: int) -> None:
         """A piece of a body was taken."""
         self._h2.acknowledge_received_data(size, stream)
+        self.answers.collect()
 
     def refuse_body(self, stream: int, size: int = 0) -> None:
         """Nothing more of a body is taken; with what was not taken of the last piece."""
@@ -387,6 +383,7 @@ class Http2:
             one.refused = True
         if size:
             self._h2.increment_flow_control_window(size)
+            self.answers.collect()
 
     # -- answering
 

@@ -13,6 +13,7 @@ import array
 import contextvars
 import fcntl
 import logging
+import os
 import termios
 from typing import Any, Final
 
@@ -54,22 +55,25 @@ class H2Connection:
         "_arriving",
         "_begun",
         "_bodies",
+        "_chunk",
         "_context",
         "_due",
         "_ended",
         "_endpoint",
         "_exchanges",
-        "_fd",
         "_finishing",
         "_first",
         "_gone",
         "_head_due",
+        "_left",
         "_limits",
         "_nursery",
         "_parts",
         "_quiet",
         "_reading",
+        "_sock",
         "_stream",
+        "_under",
         "_unsent",
         "_work",
         "_write_due",
@@ -101,7 +105,12 @@ class H2Connection:
         self._ended = False
         self._gone = False
         self._finishing = False
-        self._fd = _descriptor(stream)
+        self._under: trio.socket.SocketType | None = getattr(
+            getattr(stream, "transport_stream", stream), "socket", None
+        )
+        self._sock = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._chunk = _PIECE
+        self._left = b""
         self._context = contextvars.copy_context()
         self._nursery: trio.Nursery | None = None
 
@@ -164,14 +173,28 @@ class H2Connection:
     async def _read(self) -> None:
         while not self._ended:
             try:
-                data = await self._stream.receive_some(self._limits.read_chunk)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = await self._receive()
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
             if not data:
                 # A half-closed connection counts as closed.
                 self._peer_gone()
                 return
             self._take(data)
+
+    async def _receive(self) -> bytes:
+        if self._sock is None:
+            return bytes(await self._stream.receive_some(self._limits.read_chunk))
+        # After a request everything was read, so a read before the wait would only find that out again.
+        while True:
+            await trio.lowlevel.wait_readable(self._sock)
+            try:
+                data = os.read(self._sock.fileno(), self._chunk)
+            except BlockingIOError:
+                continue
+            # Small reads for small requests: a large buffer for each connection leaves holes in the heap.
+            self._chunk = self._limits.read_chunk if len(data) == self._chunk else _PIECE
+            return data
 
     async def _linger(self) -> None:
         """Read on for a moment: closing on unread bytes would reset the connection and lose the last answer."""
@@ -191,7 +214,34 @@ class H2Connection:
 
     def wake(self) -> None:
         """There is something to send."""
+        if not self._work:
+            return  # the writer is at it
+        if self._sock is not None and len(self._exchanges) + len(self._arriving) == 1 and not self._left:
+            # Nothing else is under way that could go with it, so the task that writes is spared.
+            self._left = self._write_now(self._sock, self.wire.take(trio.current_time()))
+            self._took()
+            if not self._left and not self.wire.answers.to_send and not self._ended:
+                return
         self._work.unpark_all()
+
+    def _took(self) -> None:
+        """Frames were taken from the answers."""
+        self.room.unpark_all()
+        if not self.wire.streams:
+            self._settle()
+        elif not self._ended:
+            self._due_at(self.wire.answers.due())
+
+    def _write_now(self, sock: trio.socket.SocketType, data: bytes) -> bytes:
+        """What is left of it."""
+        try:
+            # The number is asked for each time: that of a socket that was closed may be another file's by now.
+            return data[os.write(sock.fileno(), data) :] if data else data
+        except BlockingIOError:
+            return data
+        except OSError:
+            self._peer_gone()
+            return b""
 
     def full(self, stream: int) -> bool:
         """Whether an answer must wait before it says more.
@@ -206,12 +256,8 @@ class H2Connection:
         try:
             with self._writing:
                 while True:
-                    data = self.wire.take(trio.current_time())
-                    self.room.unpark_all()
-                    if not self.wire.streams:
-                        self._settle()
-                    elif not self._ended:
-                        self._due_at(self.wire.answers.due())
+                    data, self._left = self._left or self.wire.take(trio.current_time()), b""
+                    self._took()
                     if data:
                         await self._send(data)
                     elif self._ended:
@@ -229,7 +275,6 @@ class H2Connection:
             self._end()
 
     async def _send(self, data: bytes) -> None:
-        sock = self._stream.socket if isinstance(self._stream, trio.SocketStream) else None
         try:
             with memoryview(data) as view:
                 start = 0
@@ -238,8 +283,8 @@ class H2Connection:
                     self._unsent = self._on_the_way()
                     self._due_at(self._write_due)
                     piece = view[start : start + _PIECE]
-                    if sock is not None:
-                        start += await sock.send(piece)
+                    if self._sock is not None:
+                        start += await self._sock.send(piece)
                     else:
                         await self._stream.send_all(piece)
                         start += len(piece)
@@ -251,11 +296,11 @@ class H2Connection:
     def _on_the_way(self) -> int:
         """Bytes that the system still has for the peer."""
         count = array.array("i", [0])
-        if self._fd is not None:
+        if self._under is not None:
             try:
-                fcntl.ioctl(self._fd, termios.TIOCOUTQ, count)
-            except OSError:
-                pass
+                fcntl.ioctl(self._under.fileno(), termios.TIOCOUTQ, count)
+            except (OSError, ValueError):
+                pass  # it was closed
         return count[0]
 
     def _progress(self) -> bool:
@@ -434,9 +479,3 @@ class H2Connection:
         finally:
             if self._exchanges.get(exchange.stream) is exchange:
                 del self._exchanges[exchange.stream]
-
-
-def _descriptor(stream: Any) -> int | None:
-    """The descriptor under a stream, if it is a socket."""
-    sock = getattr(getattr(stream, "transport_stream", stream), "socket", None)
-    return None if sock is None else sock.fileno()
