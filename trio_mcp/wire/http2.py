@@ -212,12 +212,12 @@ class Http2:
             self._count("resets", self._limits.h2_resets)
             if stream > self._last:
                 raise _Broken(_Code.PROTOCOL_ERROR, "RST_STREAM on an idle stream")
-            self._hear(self._h2.receive_data(frame))
+            self._hear(*self._h2.receive_data(frame))
         elif kind == _SETTINGS:
             self._receive_settings(frame, length, flags, stream)
         elif kind == _PING:
             self._count("pings", self._limits.h2_pings)
-            self._hear(self._h2.receive_data(frame))
+            self._hear(*self._h2.receive_data(frame))
         elif kind == _PRIORITY:
             self._receive_priority(frame, length, stream)
         elif kind == _GOAWAY:
@@ -238,6 +238,8 @@ class Http2:
                 self._take_data(event.stream_id, event.data or b"", event.flow_controlled_length or 0)
             elif isinstance(event, h2.events.StreamEnded):
                 self._body_ended(event.stream_id)
+            else:
+                self._hear(event)
 
     def _take_data(self, stream: int, data: bytes, size: int) -> None:
         one = self._streams.get(stream)
@@ -289,6 +291,8 @@ class Http2:
                     self._fault(stream, _Code.PROTOCOL_ERROR)
                 else:
                     self._body_ended(stream)
+            else:
+                self._hear(event)
 
     def _request(self, stream: int, ended: bool) -> None:
         if len(self._streams) >= self._limits.h2_streams or (self._most is not None and stream > self._most):
@@ -321,10 +325,12 @@ class Http2:
             if stream in self._streams:
                 self._fault(stream, _Code.PROTOCOL_ERROR)
             return
-        self._hear(self._h2.receive_data(frame))
+        self._hear(*self._h2.receive_data(frame))
 
     def _receive_settings(self, frame: bytes, length: int, flags: int, stream: int) -> None:
         self._count("settings", self._limits.h2_settings)
+        if flags & _ACK and length:
+            raise _Broken(_Code.FRAME_SIZE_ERROR, "an acknowledgement with a payload")
         if stream or length % 6 or flags & _ACK:
             self._h2.receive_data(frame)  # to be judged
             return
@@ -333,7 +339,7 @@ class Http2:
             for at in range(9, 9 + length, 6)
             if int.from_bytes(frame[at : at + 2], "big") in _SETTINGS_KNOWN
         ]
-        self._hear(self._h2.receive_data(encode_frame(_SETTINGS, 0, 0, b"".join(known))))
+        self._hear(*self._h2.receive_data(encode_frame(_SETTINGS, 0, 0, b"".join(known))))
 
     def _receive_priority(self, frame: bytes, length: int, stream: int) -> None:
         self._count("priorities", self._limits.h2_priorities)
@@ -353,7 +359,7 @@ class Http2:
         self._count("GOAWAY", self._limits.h2_settings)
         self._events.append(GoneAway(int.from_bytes(frame[13:17], "big")))
 
-    def _hear(self, events: list[h2.events.Event]) -> None:
+    def _hear(self, *events: h2.events.Event) -> None:
         """Frames that say something of a stream that is open, or of the connection."""
         for event in events:
             if isinstance(event, h2.events.StreamReset):
@@ -373,15 +379,16 @@ class Http2:
 
     def open_window(self, stream: int, size: int) -> None:
         """A piece of a body was taken."""
-        self._h2.acknowledge_received_data(size, stream)
-        self.answers.collect()
+        if not self.closed:
+            self._h2.acknowledge_received_data(size, stream)
+            self.answers.collect()
 
     def refuse_body(self, stream: int, size: int = 0) -> None:
         """Nothing more of a body is taken; with what was not taken of the last piece."""
         one = self._streams.get(stream)
         if one is not None:
             one.refused = True
-        if size:
+        if size and not self.closed:
             self._h2.increment_flow_control_window(size)
             self.answers.collect()
 

@@ -207,7 +207,7 @@ class Answers:
 
     def _end(self, since: float) -> float:
         """When a window counts as shut for ever: the client has read all, and gives no room."""
-        return max(self._seen_at, since) + self._limits.write_stall * 0.75 if since <= self._seen else _NEVER
+        return max(self._seen_at, since) + self._limits.write_stall * 0.75 if since < self._seen else _NEVER
 
     def _patience(self) -> float:
         """When a client that was asked and says nothing is gone."""
@@ -218,7 +218,7 @@ class Answers:
 
     def _ask(self) -> float:
         """When to ask."""
-        new = [since for since in self._since() if since > self._seen]
+        new = [since for since in self._since() if since >= self._seen]
         return min(new) + self._limits.write_stall / 4 if new and self._asked is None else _NEVER
 
     def due(self) -> float:
