@@ -520,6 +520,20 @@ def test_a_client_that_reads_and_gives_a_stream_no_room_loses_that_stream_alone(
     assert one.answers.due() == float("inf")
 
 
+def test_a_question_for_another_stream_gives_a_stream_no_more_time() -> None:
+    one = stalled()
+    for now in (1.25, 3.5, 4.75):
+        if now == 3.5:
+            one.receive(head(3, end=True), 2.0)
+            answer(one, 3, bytes(1_000))
+            one.take(2.0)
+        one.look(now)
+        one.receive(b"".join(frame(PING, ACK, 0, ping) for ping in [ping_of(one.take(now))] if ping), now)
+    assert one.look(5.0) == [Reset(1, CANCEL)]
+    assert one.look(7.2) == []
+    assert one.look(7.25) == [Reset(3, CANCEL)]
+
+
 def test_a_client_that_gives_room_in_time_loses_nothing() -> None:
     one = stalled()
     for second in range(1, 10):

@@ -31,6 +31,21 @@ def encode_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
 
 
+class _Window:
+    """A window that lets nothing through.
+
+    Attributes:
+        since: When it was found so.
+        read: When the client had read all that was sent before, as far as that is known.
+    """
+
+    __slots__ = ("read", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.read = _NEVER
+
+
 class _Answer:
     __slots__ = ("ending", "offset", "queue", "shut", "waiting")
 
@@ -39,7 +54,7 @@ class _Answer:
         self.offset = 0
         self.waiting = 0
         self.ending = False
-        self.shut = _NEVER  # since when the window of the stream itself lets nothing through
+        self.shut: _Window | None = None
 
     def cut(self, most: int) -> bytes:
         """Take so many bytes, or all."""
@@ -81,12 +96,11 @@ class Answers:
         self._answers: dict[int, _Answer] = {}
         self._ready: dict[int, _Answer] = {}
         self._shut: dict[int, _Answer] = {}
-        self._held = _NEVER  # since when the window of the connection lets nothing through
+        self._held: _Window | None = None  # that of the connection
         self._sent = self._confirmed = 0
         self._asked: float | None = None
         self._asked_at = 0
         self._number = 0
-        self._seen = self._seen_at = -_NEVER  # what was sent up to the first time had been read at the second
         self.out: bytearray = bytearray()
         self.waiting: int = 0
         self.frames: int = 0
@@ -98,7 +112,7 @@ class Answers:
     @property
     def to_send(self) -> bool:
         """Whether `take` has something."""
-        return bool(self.out) or (bool(self._ready) and self._held == _NEVER)
+        return bool(self.out) or (bool(self._ready) and self._held is None)
 
     def pending(self, stream: int) -> int:
         """Bytes of one answer that wait."""
@@ -150,11 +164,11 @@ class Answers:
                 room = connection.outbound_flow_control_window
                 own = connection.streams[stream].outbound_flow_control_window
                 if own <= 0:
-                    answer.shut = now
+                    answer.shut = _Window(now)
                     self._shut[stream] = self._ready.pop(stream)
                     continue
                 if room <= 0:
-                    self._held = min(self._held, now)
+                    self._held = self._held or _Window(now)
                     return
                 data = answer.cut(min(room, own, connection.max_outbound_frame_size, DATA_FRAME))
                 self.waiting -= len(data)
@@ -175,10 +189,10 @@ class Answers:
         """The window of a stream has changed; 0 is the connection."""
         if not stream:
             if self._h2.outbound_flow_control_window > 0:
-                self._held = _NEVER
+                self._held = None
         elif stream in self._shut and self._h2.streams[stream].outbound_flow_control_window > 0:
             answer = self._ready[stream] = self._shut.pop(stream)
-            answer.shut = _NEVER
+            answer.shut = None
         self._relax()
 
     def windows_changed(self) -> None:
@@ -188,26 +202,30 @@ class Answers:
 
     def _relax(self) -> None:
         if not self._ready:
-            self._held = _NEVER  # and nobody is kept from anything
-        if not self._shut and self._held == _NEVER:
+            self._held = None  # and nobody is kept from anything
+        if not self._shut and self._held is None:
             self._asked = None
 
     def heard(self, data: bytes, now: float) -> None:
         """A PING was answered."""
         if self._asked is not None and data == self._probe():
-            self._seen, self._seen_at, self._confirmed = self._asked, now, self._asked_at
+            for window in self._windows():
+                if window.since < self._asked:
+                    window.read = min(window.read, now)
+            self._confirmed = self._asked_at
             self._asked = None
 
     def _probe(self) -> bytes:
         return self._number.to_bytes(8, "big")
 
-    def _since(self) -> list[float]:
-        since = [answer.shut for answer in self._shut.values()]
-        return since if self._held == _NEVER else [*since, self._held]
+    def _windows(self) -> list[_Window]:
+        """Those that let nothing through."""
+        windows = [answer.shut for answer in self._shut.values() if answer.shut is not None]
+        return windows if self._held is None else [*windows, self._held]
 
-    def _end(self, since: float) -> float:
+    def _end(self, window: _Window | None) -> float:
         """When a window counts as shut for ever: the client has read all, and gives no room."""
-        return max(self._seen_at, since) + self._limits.write_stall * 0.75 if since < self._seen else _NEVER
+        return _NEVER if window is None else window.read + self._limits.write_stall * 0.75
 
     def _patience(self) -> float:
         """When a client that was asked and says nothing is gone."""
@@ -218,13 +236,13 @@ class Answers:
 
     def _ask(self) -> float:
         """When to ask."""
-        new = [since for since in self._since() if since >= self._seen]
+        new = [window.since for window in self._windows() if window.read == _NEVER]
         return min(new) + self._limits.write_stall / 4 if new and self._asked is None else _NEVER
 
     def due(self) -> float:
         """When to look at the windows again."""
-        since = self._since()
-        return min(self._patience(), self._ask(), *map(self._end, since)) if since else _NEVER
+        windows = self._windows()
+        return min(self._patience(), self._ask(), *map(self._end, windows)) if windows else _NEVER
 
     def stalled(self, now: float) -> bool:
         """Whether the client is gone: it reads nothing, or gives the connection no room."""

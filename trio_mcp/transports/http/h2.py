@@ -55,6 +55,7 @@ class H2Connection:
         "_arriving",
         "_begun",
         "_bodies",
+        "_busy",
         "_chunk",
         "_context",
         "_due",
@@ -96,6 +97,7 @@ class H2Connection:
         self._parts: dict[int, bytearray] = {}
         self._exchanges: dict[int, H2Exchange] = {}
         self._quiet = self._begun
+        self._busy = False
         self._head_due = float("inf")
         self._due = 0.0
         self._write_due = float("inf")
@@ -269,7 +271,8 @@ class H2Connection:
 
     def _settle(self) -> None:
         """No stream is open."""
-        self._quiet = trio.current_time()
+        if self._busy:
+            self._busy, self._quiet = False, trio.current_time()
         self._due_at(self._quiet + self._limits.idle_timeout)
         if self._finishing and not self._ended and not self.wire.answers.to_send:
             self._end()
@@ -393,6 +396,7 @@ class H2Connection:
 
     def _begin(self, head: Head, now: float) -> None:
         exchange, request, limits = H2Exchange(self, head), head.request, self._limits
+        self._busy = True
         verdict = self._endpoint.refuse(request.method, request.path.partition("?")[0], request.headers)
         if request.size > limits.head_bytes:
             verdict = Refusal(431, f"Request head too large: the limit is {limits.head_bytes} bytes")
