@@ -111,6 +111,6 @@ def test_a_module_has_at_most_500_lines_and_no_import_in_a_function(path: Path) 
             assert (node.end_lineno or 0) - node.lineno < 100, f"{node.name} is over 100 lines long"
 
 
-def test_no_foreign_event_loop_in_the_package() -> None:
+def test_no_foreign_event_loop_and_no_other_server_in_the_package() -> None:
     used = {target.split(".")[0] for path in MODULES for target, _ in imports(path)}
-    assert used & {"asyncio", "anyio", "requests", "aiohttp"} == set()
+    assert used & {"asyncio", "anyio", "requests", "aiohttp", "hypercorn"} == set()

@@ -200,7 +200,7 @@ class Http2:
             if kind != _SETTINGS or flags & _ACK:
                 raise _Broken(_Code.PROTOCOL_ERROR, "the first frame is no SETTINGS")
             self.settled = True
-        if (kind == _CONTINUATION) != (self._block != 0) or (self._block and stream != self._block):
+        if (kind == _CONTINUATION) != (self._block != 0):
             raise _Broken(_Code.PROTOCOL_ERROR, "a head is interrupted, or continued where there is none")
         if kind == _DATA:
             self._receive_data(frame, length, flags)
