@@ -136,7 +136,7 @@ class Limits:
     """PRIORITY frames in that time. They mean nothing any more; old browsers send a few a request."""
     h2_empty: int = 100
     """Frames in that time that carry nothing: empty DATA, and types that are unknown."""
-    h2_small: int = 10_000
+    h2_small: int = 1_000
     """Pieces of bodies below 64 bytes in that time. Each costs as much to read as 16 KiB."""
     h2_updates: int = 1_000
     """WINDOW_UPDATE frames in that time, besides 16 for each frame of data that was sent."""

@@ -534,6 +534,26 @@ def test_a_question_for_another_stream_gives_a_stream_no_more_time() -> None:
     assert one.look(7.25) == [Reset(3, CANCEL)]
 
 
+def test_a_window_that_is_shut_behind_the_question_has_a_question_of_its_own() -> None:
+    one = stalled()
+    one.look(1.25)
+    asked = ping_of(one.take(1.25))
+    one.receive(head(3, end=True), 1.5)
+    answer(one, 3, bytes(1_000))
+    one.take(1.5)
+    assert asked is not None
+    one.receive(frame(PING, ACK, 0, asked), 2.0)
+    assert one.look(2.75) == []
+    again = ping_of(one.take(2.75))
+    assert again not in (None, asked)
+    # The answer to the first, once more, says nothing.
+    one.receive(frame(PING, ACK, 0, asked), 4.0)
+    assert one.look(5.75) == [Reset(1, CANCEL)]
+    one.receive(frame(PING, ACK, 0, again or b""), 6.0)
+    assert one.look(9.7) == []
+    assert one.look(9.75) == [Reset(3, CANCEL)]
+
+
 def test_a_client_that_gives_room_in_time_loses_nothing() -> None:
     one = stalled()
     for second in range(1, 10):

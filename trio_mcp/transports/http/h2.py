@@ -157,6 +157,8 @@ class H2Connection:
         self.wake()
 
     def _peer_gone(self) -> None:
+        if self._gone:
+            return
         self._gone = True
         self._end()
         self._leave()
@@ -218,7 +220,8 @@ class H2Connection:
         """There is something to send."""
         if not self._work:
             return  # the writer is at it
-        if self._sock is not None and len(self._exchanges) + len(self._arriving) == 1 and not self._left:
+        alone = len(self._exchanges) + len(self._arriving) == 1
+        if alone and self._sock is not None and not self._left and not self._gone:
             # Nothing else is under way that could go with it, so the task that writes is spared.
             self._left = self._write_now(self._sock, self.wire.take(trio.current_time()))
             self._took()
