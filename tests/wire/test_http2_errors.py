@@ -412,6 +412,17 @@ def test_a_head_is_bounded_as_it_is_sent_and_as_it_is_decoded() -> None:
     one = server(head_bytes=1_000)
     bomb = block(GET) + b"\x40\x01a\x7e" + b"b" * 126 + b"\xbe" * 500
     assert one.receive(frame(HEADERS, 5, 1, bomb), 0.0)[-1] == Fatal(ENHANCE_YOUR_CALM, one_reason(one, bomb))
+    # All of it in single bytes, to the bound and one literal above.
+    for tail in (b"", b"\x00\x01c\x01d" * 1_000):
+        one = server(head_bytes=1_000)
+        field = b"\x40\x01a\x5e" + b"b" * 94 + b"\x00\x01x\x01y"  # 127 bytes with its 32
+        one.receive(frame(HEADERS, 5, 1, block(GET) + field), 0.0)
+        count = 900 if not tail else 15
+        events = one.receive(
+            frame(HEADERS, 5, 3, b"\x82" + b"\xbe" * count + tail[: 900 if count == 15 else None]), 0.0
+        )
+        assert isinstance(events[-1], Fatal)
+        assert events[-1].code == ENHANCE_YOUR_CALM
     # Between the bound and its double the head is told of, with its size, and can be refused alone.
     (event,) = server(head_bytes=1_000).receive(frame(HEADERS, 5, 1, block(GET) + (b"\x00\x01a\x01b") * 30), 0.0)
     assert isinstance(event, Head)
