@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import h2.events
 import h2.settings
 import pytest
 import trio
@@ -58,6 +59,7 @@ class Client(H2Peer):
     Attributes:
         connection: The other end.
         ended_at: When that ended.
+        invited: Streams that were told to go on.
     """
 
     def __init__(self, stream: Any, connection: H2Connection, **options: Any) -> None:
@@ -65,6 +67,12 @@ class Client(H2Peer):
         self.connection = connection
         self.over = trio.Event()
         self.ended_at = -1.0
+        self.invited: set[int | None] = set()
+
+    def _hear(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.InformationalResponseReceived):
+            self.invited.add(event.stream_id)
+        super()._hear(event)
 
     async def serve(self) -> None:
         await self.connection.run()
@@ -357,6 +365,7 @@ async def test_a_client_that_waits_to_be_invited_is(autojump_clock: MockClock) -
         message = call(1, "echo", text="x")
         stream = await client.request([*client.head(message), (b"expect", b"100-continue")])
         await client.pump_for(0.1)
+        assert client.invited == {stream}
         client.h2.send_data(stream, json.dumps(message).encode(), end_stream=True)
         await client.flush()
         assert await client.text(stream) == "x"
