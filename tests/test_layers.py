@@ -25,9 +25,9 @@ FLOORS = [
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-PURE = {"errors", "limits", "protocol", "convert"}
+PURE = {"errors", "limits", "protocol", "wire", "convert"}
 NOT_IN_PURE = {"trio", "socket", "time", "random", "secrets", "logging"}
-FOREIGN = {"asyncio", "anyio", "requests", "aiohttp"}
+FOREIGN = {"asyncio", "anyio", "requests", "aiohttp", "hypercorn"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -125,9 +125,35 @@ class Limits:
     minute hangs up."""
     keep_alive: float = 15.0
     """Between the comments on an event stream that has nothing to say."""
-    bodies: int = 67_108_864
+    bodies_bytes: int = 67_108_864
     """Bytes of request bodies of one HTTP endpoint that are held at once, over all its connections, until they are parsed.
     What comes beyond it is answered with 503."""
+    h2_streams: int = 100
+    """Requests of one HTTP/2 connection at once. The next one is refused alone, and may be tried again."""
+    h2_period: float = 10.0
+    """Over which the frames of an HTTP/2 client are counted."""
+    h2_resets: int = 200
+    """Requests that one HTTP/2 client may begin and give up, or spoil, in that time: each costs a task, and counts
+    for no bound of requests that run. A person cancels one, an agent a few dozen."""
+    h2_pings: int = 1_000
+    """PING frames in that time. A client that measures the link sends one a round trip."""
+    h2_settings: int = 50
+    """SETTINGS frames in that time: each may change the windows of all streams. A client sends two in all."""
+    h2_priorities: int = 1_000
+    """PRIORITY frames in that time. They mean nothing any more; old browsers send a few a request."""
+    h2_empty: int = 100
+    """Frames in that time that carry nothing: empty DATA, and types that are unknown."""
+    h2_small: int = 1_000
+    """Pieces of bodies below 64 bytes in that time. Each costs as much to read as 16 KiB."""
+    h2_updates: int = 1_000
+    """WINDOW_UPDATE frames in that time, besides 16 for each frame of data that was sent."""
+    h2_fragments: int = 16
+    """CONTINUATION frames of one head, which fits in two."""
+    h2_control: int = 65_536
+    """Bytes of answers to such frames that may wait for a client that does not read."""
+    slow_link: int = 8_192
+    """Slowest link over which an HTTP/2 client is waited for when its windows are shut and it does not say what it
+    has read."""
 
     # -- ending
     drain_timeout: float = 2.0

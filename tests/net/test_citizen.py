@@ -212,6 +212,9 @@ def test_who_does_not_end_is_named_and_not_waited_for(what: str, blame: str, how
         if what.startswith("block"):
             call_as_task(server, 2, what)
             wait_for(log, "blocking")
+            if what == "block_task":
+                # A call whose input has ended does not become a task any more.
+                assert server.message()["result"]["resultType"] == "task"
         elif what == "child":
             server.call(2, "leave", daemon=False)
             server.message()

@@ -5,35 +5,27 @@ What it shares with the other edges is in `test_edges`.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
-import os
 import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
 
-import hypercorn.protocol.h2 as hypercorn_h2
+import h2.exceptions
 import hyperframe.frame
 import pytest
 import trio
 import trio.testing
-from hypercorn.app_wrappers import ASGIWrapper
-from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import EventWrapper, WorkerContext
 
 from trio_mcp import open_server
-from trio_mcp.transports.http import h2 as ours
 
 from .servers.http_peers import (
     H1Peer,
     H2Peer,
     Headers,
     Site,
+    all_places_free,
     call,
     events_of,
     holds,
@@ -115,7 +107,7 @@ async def test_many_streams_at_once_are_answered_each_with_its_own() -> None:
     lab = Lab()
     async with serving(lab.server) as site:
         peer = await site.h2()
-        slow = await peer.post(call("slow", "slow", seconds=0.3))
+        slow = await peer.post(call("slow", "slow", seconds=1.5))
         echoes = {await peer.post(call(number, "echo", text=f"{number}")): number for number in range(60)}
         chatter = await peer.post(call("chatter", "chatter", progress=True, count=50, size=1_000))
         for stream, number in echoes.items():
@@ -223,12 +215,12 @@ async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
         while time.monotonic() < end:
             await peer.pump_for(0.05)
             assert await healthy.echo("beside") == "beside"
-        # 5 MB were to be said; what is held is one buffer of ours and the bit of Hypercorn's.
+        # 5 MB were to be said; what is held is one buffer of ours.
         assert lab.count("said") * 10_000 < 2_000_000
         assert lab.count("finally") == 0
         await peer.aclose()
         await lab.wait("finally", timeout=2)
-        assert engine.executor.statistics().running == 0
+        await all_places_free(engine)
         await healthy.aclose()
 
 
@@ -239,12 +231,12 @@ async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its
         await peer.begin()
         for id in range(4):
             await peer.post(call(id, "chatter", progress=True, count=500, size=10_000))
-        await lab.wait("said", 400)
-        # All places are taken, and come back while the connection stays open.
+        await lab.wait("said", 100)
+        # All places are taken, and come back; what waits is a buffer of ours for all streams together.
         await lab.wait("finally", 4, timeout=4)
         healthy = await site.h2()
         assert await healthy.echo("after") == "after"
-        assert engine.executor.statistics().running == 0
+        await all_places_free(engine)
         await healthy.aclose()
         await peer.aclose()
 
@@ -288,7 +280,7 @@ async def test_a_new_stream_while_draining_is_refused_and_the_old_one_finishes()
         await peer.aclose()
 
 
-# -- what stops a stock server (Hypercorn 0.18)
+# -- what stops a server that is less careful (Hypercorn 0.18 is one)
 
 
 def changed(peer: H2Peer, **values: bytes | None) -> Headers:
@@ -422,7 +414,7 @@ async def test_one_client_cannot_stop_the_server(tls: bool, certificate: tuple[s
                 await _bear(attack, lab, healthy, connect)
                 # Nothing of the attacker is left.
                 assert await holds(before) == before
-                assert engine.executor.statistics().running == 0
+                await all_places_free(engine)
             except BaseException as exc:
                 exc.add_note(f"The attack was {attack.__name__}.")
                 raise
@@ -438,8 +430,8 @@ async def _bear(attack: Attack, lab: Lab, healthy: H2Peer, connect: Callable[[],
     try:
         await attack(peer)
         await peer.pump_for(0.05)
-    except (EOFError, trio.BrokenResourceError):
-        pass
+    except (EOFError, trio.BrokenResourceError, h2.exceptions.ProtocolError):
+        pass  # its own half may not know what it has sent, or may not take what it is told
     assert await healthy.echo("during") == "during"
     assert text_of(events_of((await healthy.response(under_way))[1])[-1]) == "slept"
     await peer.aclose()
@@ -459,91 +451,3 @@ async def test_an_attack_is_not_a_traceback_a_time_in_the_log(caplog: pytest.Log
                 await peer.pump_for(0.05)
                 await peer.aclose()
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
-
-
-# -- Hypercorn's private names
-
-
-def test_hypercorn_is_what_we_know() -> None:
-    def signature(item: Any) -> str:
-        return re.sub(r"'|\[[^]]*\]| -> .*", "", str(inspect.signature(item)))
-
-    assert signature(TCPServer.__init__) == (
-        "(self, app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: trio.SSLStream)"
-    )
-    assert signature(WorkerContext.__init__) == "(self, max_requests: int | None)"
-    assert signature(ASGIWrapper.__init__) == "(self, app: ASGIFramework)"
-    assert inspect.iscoroutinefunction(TCPServer.run)
-    assert WorkerContext.event_class is EventWrapper
-    context = WorkerContext(None)
-    assert type(context.terminated) is EventWrapper
-    assert isinstance(context.terminated._event, trio.Event)
-    for name in ("errorlog", "accesslog", "include_server_header", "keep_alive_timeout", "keep_alive_max_requests"):
-        assert hasattr(Config(), name)
-    for name in ("h2_max_header_list_size", "max_app_queue_size"):
-        assert hasattr(Config(), name)
-
-
-def test_the_buffer_of_hypercorn_is_replaced_by_ours() -> None:
-    stock = ours._Buffer.__mro__[1]
-    assert hypercorn_h2.StreamBuffer is ours._Buffer
-    assert (stock.__module__, stock.__name__) == ("hypercorn.protocol.h2", "StreamBuffer")
-    assert list(inspect.signature(stock.pop).parameters) == ["self", "max_length"]
-    buffer = stock(EventWrapper)
-    assert type(buffer.buffer) is bytearray
-    assert (type(buffer._paused), type(buffer._is_empty)) == (EventWrapper, EventWrapper)
-
-
-async def accepted(buffer: Any) -> int:
-    """How many bytes of a megabyte a buffer takes, while the window is shut."""
-    taken = 0
-
-    async def write() -> None:
-        nonlocal taken
-        for _ in range(64):
-            await buffer.push(b"x" * 16_384)
-            taken += 16_384
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(write)
-        for _ in range(200):
-            await trio.testing.wait_all_tasks_blocked()
-            assert await buffer.pop(0) == b""
-        nursery.cancel_scope.cancel()
-    return taken
-
-
-async def test_the_buffer_of_hypercorn_still_does_not_hold_back_and_ours_does() -> None:
-    stock = ours._Buffer.__mro__[1]
-    # When this fails, Hypercorn has repaired it and `_Buffer` can go.
-    assert await accepted(stock(EventWrapper)) == 64 * 16_384
-    assert await accepted(ours._Buffer(EventWrapper)) == 16_384
-
-
-async def test_our_buffer_lets_a_writer_go_on_when_the_window_opens() -> None:
-    buffer = ours._Buffer(EventWrapper)
-    async with trio.open_nursery() as nursery:
-
-        async def write() -> None:
-            for _ in range(20):
-                await buffer.push(b"x" * 16_384)
-            buffer.set_complete()
-            await buffer.drain()
-
-        nursery.start_soon(write)
-        read = 0
-        with trio.fail_after(2):
-            while not buffer.complete:
-                read += len(await buffer.pop(10_000))
-                await trio.testing.wait_all_tasks_blocked()
-        assert read == 20 * 16_384
-
-
-def test_only_one_module_knows_hypercorn() -> None:
-    root = Path(ours.__file__).parents[2]
-    found = [
-        os.fspath(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if re.search(r"^\s*(import|from) hypercorn", path.read_text(), re.MULTILINE)
-    ]
-    assert found == ["transports/http/h2.py"]

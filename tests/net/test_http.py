@@ -42,6 +42,7 @@ from .helpers import SERVERS, Running
 from .needs import need
 from .servers.http_peers import (
     H1Peer,
+    all_places_free,
     call,
     events_of,
     faked,
@@ -682,7 +683,7 @@ async def test_curl_that_gives_up_stops_the_tool(version: list[str]) -> None:
         await lab.wait("finally", timeout=1)
         assert lab.count("slept") == 0
         assert await holds(before) == before
-        assert engine.executor.statistics().running == 0
+        await all_places_free(engine)
 
 
 @pytest.mark.parametrize("version", [["--http1.1"], ["--http2"]], ids=lambda version: str(version[0]))

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import os
 import select
-from typing import Final
 
 import trio
 
 from ..limits import Limits
-from .progress import write_all
+from .progress import send_all
 
 __all__ = ["Outbox"]
-
-_PIECE: Final = 16_384
-"""Bytes of one write to a stream that says nothing of its progress: a peer that takes less in `write_stall` is gone."""
 
 
 class Outbox:
@@ -94,9 +90,9 @@ class Outbox:
             self._writing = True
             written = False
             try:
-                await self._write(data)
+                await send_all(self._send, data, self._limits.write_stall, fd=self._fd, wrote=self._wrote)
                 written = True
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError):
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 pass
             finally:
                 self._writing = False
@@ -105,18 +101,6 @@ class Outbox:
                     self.break_off()
                 elif self._room:
                     self._room.unpark_all()
-
-    async def _write(self, data: bytes) -> None:
-        stall = self._limits.write_stall
-        if self._fd is not None:
-            await write_all(self._fd, data, stall, self._wrote)
-            return
-        with memoryview(data) as view:
-            for start in range(0, len(data), _PIECE):
-                piece = view[start : start + _PIECE]
-                with trio.fail_after(stall):
-                    await self._send.send_all(piece)
-                self._wrote(len(piece))
 
     def _wrote(self, count: int) -> None:
         if not self.broken:

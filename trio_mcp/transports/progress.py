@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import math
 import os
 import termios
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from typing import Final
 
 import trio
 
-__all__ = ["Progressing", "write_all"]
+__all__ = ["Progressing", "send_all"]
 
-_PIECE: Final = 65_536
+_TURN: Final = 65_536
 """Bytes between two turns of the scheduler: a peer that reads as fast as we write must not hold up everybody else."""
+_PIECE: Final = 16_384
+"""Bytes of one write to a stream that says nothing of its progress: a peer that takes less in the time is gone."""
 
 
 def _held(fd: int) -> int | None:
@@ -45,26 +48,54 @@ async def _wait_writable(fd: int, stall: float) -> None:
             raise trio.BrokenResourceError(f"the peer has taken nothing for {stall:g} s")
 
 
-async def write_all(
-    fd: int, data: bytes | bytearray | memoryview, stall: float, wrote: Callable[[int], object] = lambda count: None
+def _ignored(count: int) -> None:
+    pass
+
+
+async def send_all(
+    stream: trio.abc.SendStream,
+    data: bytes,
+    stall: float,
+    *,
+    fd: int | None = None,
+    wrote: Callable[[int], object] = _ignored,
 ) -> None:
-    """Write everything. Checkpoints only when it waits, or when there is much.
+    """Send everything, for as long as the peer takes anything.
 
     Args:
-        fd: A non-blocking descriptor; no other task writes to it meanwhile.
+        stream: Where it goes. Over TLS the transport is to be a `Progressing`.
         data: Any bytes.
         stall: Seconds that the peer may take nothing.
+        fd: The non-blocking descriptor under the stream, if it is a plain one; no other task writes to it meanwhile.
         wrote: Told how many bytes have gone, each time that some have.
 
     Raises:
         trio.BrokenResourceError: the peer is gone, or takes nothing.
-        trio.ClosedResourceError: the descriptor was closed meanwhile.
+        trio.ClosedResourceError: the stream was closed meanwhile.
     """
+    if fd is not None:
+        await _write_all(fd, data, stall, wrote)
+        return
+    limit = math.inf if isinstance(getattr(stream, "transport_stream", None), Progressing) else stall
+    with memoryview(data) as view:
+        for start in range(0, len(data), _PIECE):
+            piece = view[start : start + _PIECE]
+            with trio.move_on_after(limit) as patience:
+                await stream.send_all(piece)
+            if patience.cancelled_caught:
+                raise trio.BrokenResourceError(f"the peer has not taken {len(piece)} bytes in {stall:g} s")
+            wrote(len(piece))
+
+
+async def _write_all(
+    fd: int, data: bytes | bytearray | memoryview, stall: float, wrote: Callable[[int], object] = _ignored
+) -> None:
+    """The same for a descriptor. Checkpoints only when it waits, or when there is much."""
     with memoryview(data) as view:
         done = 0
         while done < len(view):
             try:
-                count = os.write(fd, view[done : done + _PIECE])
+                count = os.write(fd, view[done : done + _TURN])
             except BlockingIOError:
                 await _wait_writable(fd, stall)
                 continue
@@ -102,7 +133,7 @@ class Progressing(trio.abc.HalfCloseableStream):
         await trio.lowlevel.checkpoint()
         if self.socket.fileno() < 0:
             raise trio.ClosedResourceError("this socket is closed")
-        await write_all(self.socket.fileno(), data, self._stall)
+        await _write_all(self.socket.fileno(), data, self._stall)
 
     async def wait_send_all_might_not_block(self) -> None:
         """As of the socket."""

@@ -67,6 +67,13 @@ def events_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: ")]
 
 
+async def all_places_free(engine: Any) -> None:
+    """Wait until no call has a place: it comes back a few steps after its handler has ended."""
+    with trio.fail_after(2):
+        while engine.executor.statistics().running:
+            await trio.sleep(0.001)
+
+
 # -- serving in the test's own run
 
 

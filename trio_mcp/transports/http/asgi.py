@@ -29,6 +29,9 @@ logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 _PIECE: Final = 16_384
 """Bytes of one `http.response.body`: a peer that takes less in `write_stall` is as good as gone."""
 
+_LINGER: Final = 0.5
+"""Seconds for the rest of a body that is refused."""
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -51,16 +54,6 @@ class HttpApp:
         self._engine = server if isinstance(server, Engine) else None
         self._endpoint: Endpoint | None = None
         self._endpoints: dict[str | None, Endpoint] = {}
-        # Whether the host's `send` waits for the peer also over HTTP/2.
-        self._confirms = False
-
-    @staticmethod
-    def of(endpoint: Endpoint) -> HttpApp:
-        """The application for an endpoint that is there already."""
-        app = HttpApp(endpoint.engine, endpoint.path)
-        app._endpoint_for = lambda address: endpoint  # type: ignore[method-assign]
-        app._confirms = True
-        return app
 
     def _endpoint_for(self, address: str | None) -> Endpoint:
         """The endpoint, as it is guarded on this address of the host's; empty for a unix socket."""
@@ -150,7 +143,7 @@ class HttpApp:
                 verdict = read
             else:
                 body = read
-        confirms = self._confirms or scope.get("http_version", "1.1").startswith("1")
+        confirms = scope.get("http_version", "1.1").startswith("1")
         exchange = _AsgiExchange(scope["method"], headers, body, endpoint.limits, confirms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, exchange, receive)
@@ -196,10 +189,17 @@ async def _read_body(receive: Receive, endpoint: Endpoint) -> bytes | Refusal | 
             if message["type"] == "http.disconnect":
                 return None
             part = message.get("body", b"")
+            more = message.get("more_body", False)
             if len(body) + len(part) > limit:
+                body.clear()
+                # A host may not bear an answer while the body arrives: what is on its way is read and dropped.
+                with trio.move_on_after(_LINGER):
+                    while more and message["type"] != "http.disconnect":
+                        message = await receive()
+                        more = message.get("more_body", False)
                 return Refusal(413, f"Message too long: the limit is {limit} bytes")
             body += part
-            if not message.get("more_body", False):
+            if not more:
                 return bytes(body)
     return Refusal(408, "Request timeout: the body of the request did not arrive in time")
 

@@ -50,7 +50,7 @@ class Endpoint:
         self.path: str = path
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
-        self.bodies: BodyBudget = BodyBudget(engine.limits.bodies)
+        self.bodies: BodyBudget = BodyBudget(engine.limits.bodies_bytes)
         self._lasting = _Lasting()
 
     def guarded_by(self, policy: HostPolicy) -> Endpoint:
