@@ -281,7 +281,8 @@ def test_a_file_that_cannot_hold_tasks_is_told(tmp_path: Path) -> None:
     file = tmp_path / "kitchen.py"
     file.write_text(SERVER)
     for path, text in (("no/such/folder/t.db", "No such file or directory"), (str(file), "not a database")):
-        status, out, err = inside("serve", str(file), "--http", "127.0.0.1:0", "--tasks", path)
-        assert (status, out) == (1, "")
-        assert text in err
-        assert "Traceback" not in err
+        command = [sys.executable, "-m", "trio_mcp", "serve", str(file), "--http", "127.0.0.1:0", "--tasks", path]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
