@@ -122,8 +122,8 @@ def test_their_client_hears_that_our_server_ends(
         assert rest(process) == {"changes": CHANGED, "ended": "gracefully"}
     assert said["honored"] == HONORED
     messages = wire.messages()
-    # Where the end of the response does not say it, there is a notification as well (basic/patterns/cancellation).
-    check_end(messages, "rounds", *([] if is_url(target) else [["notifications/cancelled", None]]))
+    # The result says it, and a notification as well (basic/patterns/cancellation).
+    check_end(messages, "rounds", ["notifications/cancelled", None])
 
 
 @each_client
@@ -161,7 +161,7 @@ async def test_their_client_hears_that_our_server_is_cancelled(client: str, wire
             assert await trio.to_thread.run_sync(rest, process) == {"changes": CHANGED, "ended": "gracefully"}
     assert said["process"] == os.getpid()
     messages = wire.messages()
-    check_end(messages, "rounds")
+    check_end(messages, "rounds", ["notifications/cancelled", None])
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
