@@ -1,40 +1,33 @@
-"""How a request head of HTTP/1.1 is read.
+"""Which request heads of HTTP/1.1 are answered.
 
-A head is parsed once, when it is whole; the lines of one that is not are only checked, so that nobody waits for the end of
-what is no request. The grammar is stricter than the RFC allows a server to be, since whatever another one on the way may read
-as something else is refused: folded lines, a CR or LF alone, control characters, blanks before a colon, two lengths.
+httptools parses; the rules here stand on top, on the whole head and on the fields that httptools found in it. They are
+stricter than the RFC allows a server to be, since whatever another one on the way may read as something else is refused: folded
+lines, a CR or LF alone, control characters, blanks before a colon, two lengths. What httptools refuses itself depends on its
+version, so nothing of that is left to it alone.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..protocol.http import Refusal
 from .budget import BodyBudget
 
-__all__ = ["CHUNKED", "Refused", "Request", "check_lines", "parse_head", "read_field", "too_long", "verb_of"]
+__all__ = ["CHUNKED", "MALFORMED", "Refused", "Request", "read_head", "too_long"]
 
 CHUNKED: Final = -1
 """The length of a body that comes in chunks."""
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)")
-_REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z-]*) ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])")
-_VERB: Final = re.compile(rb"([A-Z][A-Z-]*) [\x21-\x7e]+ HTTP/[0-9]\.[0-9]\r\n")
-_ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@]*)([^?#]*).*")
-_MALFORMED: Final = Refusal(400, "Bad request: the request head is malformed")
-
-# The same lines come again and again, so those that were good are remembered: only of fields that hold no secret, and a
-# bounded number of short ones.
-_SHORT: Final = 128
-_REMEMBERED: Final = 512
-_COMMON: Final = frozenset(
-    b"accept accept-encoding accept-language cache-control connection content-length content-type expect host mcp-method "
-    b"mcp-name mcp-protocol-version origin sec-fetch-dest sec-fetch-mode sec-fetch-site transfer-encoding user-agent".split()
+# A line ends with CR LF, and neither comes alone in one; none goes on in the next one (RFC 9112, sections 2.2 and 5).
+_HEAD: Final = re.compile(
+    rb"([A-Z-]++) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n"
+    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
 )
-_fields: Final[dict[bytes, tuple[bytes, bytes]]] = {}
+_ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@]*)([^?#]*).*")
+
+MALFORMED: Final = Refusal(400, "Bad request: this is no request of HTTP/1.1")
 
 
 class Refused(Exception):
@@ -124,98 +117,27 @@ class Request:
             self._budget.give_back(taken)
 
 
-class _Line(NamedTuple):
-    method: str
-    target: bytes
-    path: str
-    version: bytes
+def read_head(head: bytes, headers: dict[bytes, bytes], hosts: bool) -> Request:
+    """Judge a head.
 
+    Args:
+        head: All its bytes.
+        headers: Its fields; they belong to the request then.
+        hosts: Whether more than one of them is Host.
 
-def _request_line(line: bytes) -> _Line:
-    found = _REQUEST_LINE.fullmatch(line)
+    Raises:
+        Refused: it is none that could be answered.
+    """
+    found = _HEAD.fullmatch(head)
     if found is None:
-        raise Refused(_MALFORMED)
+        raise Refused(MALFORMED)
     verb, target, version = found.groups()
     path = target
     if not target.startswith(b"/"):
         absolute = _ABSOLUTE.fullmatch(target)
         path = b"" if absolute is None else absolute[2] or b"/"
-    return _Line(verb.decode("ascii"), target, path.partition(b"?")[0].decode("latin-1"), version)
-
-
-_short_request_line = functools.lru_cache(maxsize=64)(_request_line)
-
-
-def read_field(line: bytes) -> tuple[bytes, bytes]:
-    """The lower-case name and the value of a field line, without its end.
-
-    Raises:
-        Refused: it is none.
-    """
-    found = _FIELD.fullmatch(line)
-    if found is None:
-        raise Refused(_MALFORMED)
-    field = found[1].lower(), found[2].strip(b" \t")
-    if field[0] in _COMMON and len(line) <= _SHORT:
-        if len(_fields) >= _REMEMBERED:
-            _fields.clear()
-        _fields[line] = field
-    return field
-
-
-def verb_of(head: bytes) -> str:
-    """The verb of a head whose first line came, and is one."""
-    found = _VERB.match(head)
-    return "" if found is None else found[1].decode("ascii")
-
-
-def check_lines(lines: bytes, first: bool) -> None:
-    """Check whole lines of a head that has not come whole.
-
-    Args:
-        lines: The lines.
-        first: Whether they begin with the request line.
-
-    Raises:
-        Refused: they are no lines of a head.
-    """
-    for line in lines.split(b"\n")[:-1]:
-        if first:
-            first = False
-            _request_line(line.removesuffix(b"\r"))
-            if not line.endswith(b"\r"):
-                raise Refused(_MALFORMED)
-        elif not line.endswith(b"\r"):
-            raise Refused(_MALFORMED)
-        else:
-            read_field(line[:-1])
-
-
-def parse_head(head: bytes) -> Request:
-    """Read a head, from its first line to the empty one.
-
-    Raises:
-        Refused: it is none that could be answered.
-    """
-    # A line ends with CR LF, and neither comes alone in one (RFC 9112, section 2.2).
-    lines = head.split(b"\r\n")
-    first = lines[0]
-    line = _short_request_line(first) if len(first) <= _SHORT else _request_line(first)
-    method, target, path, version = line
-    headers: dict[bytes, bytes] = {}
-    hosts = 0
-    del lines[-2:], lines[0]
-    known = _fields.get
-    for text in lines:
-        name, value = known(text) or read_field(text)
-        if name in headers:
-            value = headers[name] + b", " + value
-            if name == b"host":
-                hosts += 1
-        headers[name] = value
-    if b"host" in headers:
-        hosts += 1
-    request = Request(method, target, path, headers, len(head))
+    method = verb.decode("ascii")
+    request = Request(method, target, path.partition(b"?")[0].decode("latin-1"), headers, len(head))
     # What makes a request another one for somebody else: for whom it is, how its body is framed, what follows it.
     http10 = False
     if version != b"1.1":
@@ -225,7 +147,7 @@ def parse_head(head: bytes) -> Request:
         request.keep_alive = False
     if method == "CONNECT":
         raise Refused(Refusal(400, "Bad request: no tunnels"))
-    if hosts != 1 and (hosts or not http10):
+    if hosts or (b"host" not in headers and not http10):
         raise Refused(Refusal(400, "Bad request: HTTP/1.1 requires one Host header, and no more"))
     if not target.startswith(b"/"):
         _take_authority(target, headers)
@@ -238,8 +160,7 @@ def parse_head(head: bytes) -> Request:
             raise Refused(Refusal(400, "Bad request: Content-Length is no number"))
         request.length = int(length)
     if b"connection" in headers:
-        options = {option.strip(b" \t") for option in headers[b"connection"].lower().split(b",")}
-        request.keep_alive = b"close" not in options and (not http10 or b"keep-alive" in options)
+        request.keep_alive = _kept(headers[b"connection"].lower(), http10)
     if b"expect" in headers and not http10:
         request.expects = headers[b"expect"].lower() == b"100-continue"
     return request
@@ -254,6 +175,14 @@ def _take_authority(target: bytes, headers: dict[bytes, bytes]) -> None:
         headers[b"host"] = found[1]
     elif b"://" in target:
         raise Refused(Refusal(400, "Bad request: only http and https"))
+
+
+def _kept(connection: bytes, http10: bool) -> bool:
+    """Whether another request may follow (RFC 9112, section 9.3)."""
+    if connection == b"keep-alive":
+        return True
+    options = [option.strip(b" \t") for option in connection.split(b",")]
+    return b"close" not in options and (not http10 or b"keep-alive" in options)
 
 
 def _coded(headers: dict[bytes, bytes], http10: bool) -> int:

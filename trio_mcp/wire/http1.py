@@ -12,6 +12,8 @@ clock asks for it (`deadline_limit`) each time that `turn` has changed, and call
     CHUNKS   the same, in chunks              body_timeout     message_bytes + head_bytes
     CLOSING  nothing: what comes is dropped   -                -
 
+    A head is held twice while it comes: its bytes, and the fields that the parser has found.
+
     IDLE -> HEAD -> JUDGED -> LENGTH or CHUNKS -> IDLE, after the last request CLOSING
     any state -> CLOSING by an error
 
@@ -39,8 +41,8 @@ from ..limits import Limits
 from ..protocol.http import Refusal
 from .answers import Answer, AnswerState
 from .budget import BodyBudget
-from .chunks import ChunkDecoder
-from .heads import CHUNKED, Refused, Request, check_lines, parse_head, too_long, verb_of
+from .heads import CHUNKED, MALFORMED, Refused, Request, read_head, too_long
+from .parser import DONE, HEAD, Parser, verb_of
 
 __all__ = ["Complete", "Connection", "Event", "Fatal", "Head", "State"]
 
@@ -71,7 +73,9 @@ _TIMES: Final[dict[State, str | None]] = {
 }
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_BAD_FIRST: Final = Refusal(400, "Bad request: no request begins like this")
+_END: Final = b"\r\n\r\n"
+_BLOCK: Final = 1_024  # of a body in chunks, what is parsed before extensions and trailers are counted
+_FREE: Final = 20  # bytes of a chunk that are neither: a size in 16 digits and two line ends
 
 
 class Event:
@@ -119,19 +123,20 @@ class Connection:
     """
 
     __slots__ = (
-        "_body",
         "_budget",
-        "_checked",
-        "_chunks",
         "_data",
         "_draining",
+        "_fed",
+        "_head",
         "_left",
         "_limits",
+        "_most",
+        "_parser",
         "_pos",
         "_queue",
         "_queued",
         "_request",
-        "_scanned",
+        "_tail",
         "_waits",
         "answer",
         "state",
@@ -146,14 +151,15 @@ class Connection:
         self._budget = BodyBudget(limits.message_bytes * (limits.pipelined + 2)) if budget is None else budget
         self._data: bytes | bytearray = b""
         self._pos = 0
-        self._scanned = 0  # of a head, without its end
-        self._checked = 0  # of a head, whole lines
+        self._parser: Parser | None = Parser()
+        self._head = b""  # what was parsed of one
         self._queue: deque[Request] = deque()
         self._queued = 0
         self._request: Request | None = None
-        self._body: bytearray | None = None
-        self._chunks: ChunkDecoder | None = None
         self._left = 0  # of a body with a length
+        self._most = 0  # of a body in chunks
+        self._fed = 0  # of such a body, with all that is around it
+        self._tail = b""  # the last bytes of that
         self._waits = False  # the client, for "100 Continue"
         self._draining = False
 
@@ -188,10 +194,10 @@ class Connection:
     @property
     def held(self) -> int:
         """How many bytes are held: not parsed yet, of a head and a body under way, and of requests that wait."""
-        held = len(self._data) - self._pos + self._queued
+        held = len(self._data) - self._pos + self._queued + len(self._head)
         if self._request is not None:
             held += self._request.size
-        return held + (0 if self._body is None else len(self._body))
+        return held + (0 if self._parser is None else len(self._parser.body))
 
     # -- reading
 
@@ -241,21 +247,18 @@ class Connection:
         if most is None:
             most = limits.message_bytes
         length = request.length
+        parser = self._parser
+        assert parser is not None
         if length == CHUNKED:
-            self._body = bytearray()
-            self._chunks = ChunkDecoder(most, limits.head_bytes)
+            parser.expect_body()
+            self._most, self._fed, self._tail = most, 0, b""
             self._turn(_CHUNKS)
         elif length > most:
             return self._fail(too_long(most))
+        elif not length:
+            return self._complete(request, b"")
         else:
-            data, pos = self._data, self._pos
-            end = pos + length
-            if end <= len(data):
-                # Most requests come in one piece, and are never copied into a buffer.
-                if length and not request.take(self._budget, length):
-                    return self._fail(self._crowded())
-                self._pos = end
-                return self._complete(request, data[pos:end] if type(data) is bytes else bytes(data[pos:end]))
+            parser.expect_body()
             self._left = length
             self._turn(_LENGTH)
         self._waits = request.expects
@@ -338,8 +341,10 @@ class Connection:
         if self._request is not None:
             self._request.release()
         self._data = b""
-        self._pos = self._scanned = self._left = 0
-        self._request = self._body = self._chunks = None
+        self._head = b""
+        self._pos = 0
+        # The parser and its callbacks hold each other.
+        self._request = self._parser = None
         self._waits = False
         if self.state is not _CLOSING:
             self._turn(_CLOSING)
@@ -347,7 +352,7 @@ class Connection:
     def _fail(self, refusal: Refusal) -> Fatal:
         request = self._request
         if request is None:
-            request = Request(verb_of(bytes(self._data[self._pos : self._pos + self._limits.head_bytes])))
+            request = Request(verb_of(self._head))
         self._stop()
         request.keep_alive = False
         request.refusal = refusal
@@ -358,7 +363,7 @@ class Connection:
     def _complete(self, request: Request, body: bytes) -> Complete:
         request.body = body
         request.size += len(body)
-        self._body = self._chunks = self._request = None
+        self._request = None
         self._waits = False
         if self._pos == len(self._data):
             self._data = b""
@@ -376,80 +381,94 @@ class Connection:
         return Refusal(503, "Service unavailable: too much waits to be answered", retry_after=seconds)
 
     def _read_head(self) -> Head | None:
-        data, pos, limits = self._data, self._pos, self._limits
+        data, pos, limits, parser = self._data, self._pos, self._limits, self._parser
+        assert parser is not None
         if self.state is _IDLE:
-            first = data[pos]
-            if first == 13 or first == 10:
+            if data[pos] == 13 or data[pos] == 10:
                 # Empty lines before a request are allowed, and begin none.
                 data = self._data = bytes(data[pos:]).lstrip(b"\r\n")
                 pos = self._pos = 0
                 if not data:
                     return None
-                first = data[0]
             if len(self._queue) >= limits.pipelined or self._queued > limits.read_ahead:
                 if self._queued + len(data) - pos > limits.read_ahead:
                     raise Refused(self._crowded())
                 return None
-            if not 65 <= first <= 90:
-                raise Refused(_BAD_FIRST)
-            self._scanned = self._checked = 0
-        # The end may lie across two pieces.
-        end = data.find(b"\r\n\r\n", pos + max(0, self._scanned - 3)) + 4
-        if end < 4 or end - pos > limits.head_bytes:
-            self._check_head()
+            parser.begin()
+        head = self._head
+        tail = head[-3:]  # the end may lie across two pieces
+        piece = tail + data[pos : pos + limits.head_bytes - len(head)]
+        end = piece.find(_END) + 4
+        piece = piece[len(tail) :] if end < 4 else piece[len(tail) : end]
+        self._pos = pos + len(piece)
+        self._head = head = head + piece
+        parser.feed(piece)
+        if end < 4:
+            if self._pos < len(data):
+                raise Refused(Refusal(431, f"Request head too large: the limit is {limits.head_bytes} bytes"))
+            if self.state is _IDLE:
+                self._turn(_HEAD)
             return None
-        self._request = request = parse_head(data[pos:end] if type(data) is bytes else bytes(data[pos:end]))
-        self._pos = end
+        request = read_head(head, parser.headers, parser.hosts)
+        if parser.upgrade:
+            parser.reframe(request.length)
+        if parser.stage != (HEAD if request.length else DONE):
+            raise Refused(MALFORMED)
+        self._head = b""
+        self._request = request
         self.state = _JUDGED
         self.turn += 1
         return Head(request)
 
-    def _check_head(self) -> None:
-        """Check the lines of a head that has not come whole."""
-        data, pos, checked, most = self._data, self._pos, self._checked, self._limits.head_bytes
-        end = data.rfind(b"\n", pos + checked, pos + most) + 1
-        if end:
-            check_lines(bytes(data[pos + checked : end]), not checked)
-            self._checked = end - pos
-        self._scanned = len(data) - pos
-        if self._scanned > most:
-            raise Refused(Refusal(431, f"Request head too large: the limit is {most} bytes"))
-        if self.state is _IDLE:
-            self._turn(_HEAD)
-
     def _read_length(self) -> Event | None:
         data, pos, left = self._data, self._pos, self._left
-        request = self._request
+        request, parser = self._request, self._parser
         assert request is not None
-        body = self._body
-        if body is None:
-            body = self._body = bytearray()
+        assert parser is not None
         there = min(left, len(data) - pos)
-        body += data[pos : pos + there]
-        self._pos = pos + there
-        self._left = left - there
-        self._waits = False
-        self._pay(request, body)
-        return None if self._left else self._complete(request, bytes(body))
-
-    def _pay(self, request: Request, body: bytearray) -> None:
-        """Take from the budget what a body grew."""
-        grown = len(body) - request.taken
-        if grown and not request.take(self._budget, grown):
+        if not request.take(self._budget, there):
             raise Refused(self._crowded())
+        self._pos = pos + there
+        self._left = left = left - there
+        self._waits = False
+        parser.feed(data[pos : pos + there])
+        if (parser.stage == DONE) != (left == 0):
+            raise Refused(MALFORMED)
+        return None if left else self._complete(request, parser.take_body())
 
     def _read_chunks(self) -> Event | None:
-        request, body, chunks = self._request, self._body, self._chunks
+        data, limits = self._data, self._limits
+        request, parser = self._request, self._parser
         assert request is not None
-        assert body is not None
-        assert chunks is not None
-        data, pos = self._data, self._pos
-        if pos == len(data):
-            return None
+        assert parser is not None
         self._waits = False
-        try:
-            self._pos = chunks.decode(data, pos, body)
-        finally:
-            # Also when the bytes are wrong: which error comes first must not depend on how they were cut.
-            self._pay(request, body)
-        return self._complete(request, bytes(body)) if chunks.done else None
+        while self._pos < len(data):
+            tail, pos = self._tail, self._pos
+            piece = tail + data[pos : pos + _BLOCK - self._fed % _BLOCK]
+            # The message can end only there, and what is behind it is not its own.
+            end = piece.find(_END) + 4
+            if end >= 4:
+                piece = piece[:end]
+            there = len(piece) - len(tail)
+            self._tail = piece[-3:]
+            self._pos = pos + there
+            self._fed = fed = self._fed + there
+            try:
+                parser.feed(piece[len(tail) :])
+            finally:
+                # Also when the bytes are wrong: which error comes first must not depend on how they were cut.
+                size = len(parser.body)
+                if not request.take(self._budget, min(size, self._most) - request.taken):
+                    raise Refused(self._crowded())
+                if size > self._most:
+                    raise Refused(too_long(self._most))
+            done = parser.stage == DONE
+            if done or fed % _BLOCK == 0:
+                most = limits.head_bytes
+                if fed - size - _FREE * parser.chunks > most:
+                    raise Refused(Refusal(431, f"Chunk extensions and trailers too large: the limit is {most} bytes"))
+            if done:
+                if end < 4:
+                    raise Refused(MALFORMED)
+                return self._complete(request, parser.take_body())
+        return None
