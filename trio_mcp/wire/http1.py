@@ -396,12 +396,18 @@ class Connection:
                 return None
             parser.begin()
         head = self._head
-        tail = head[-3:]  # the end may lie across two pieces
-        piece = tail + data[pos : pos + limits.head_bytes - len(head)]
-        end = piece.find(_END) + 4
-        piece = piece[len(tail) :] if end < 4 else piece[len(tail) : end]
+        end = data.find(_END, pos, pos + limits.head_bytes) + 4
+        if not head and end >= 4 and type(data) is bytes:
+            # Most heads come in one piece.
+            piece = head = data[pos:end]
+        else:
+            tail = head[-3:]  # the end may lie across two pieces
+            piece = tail + data[pos : pos + limits.head_bytes - len(head)]
+            end = piece.find(_END) + 4
+            piece = piece[len(tail) :] if end < 4 else piece[len(tail) : end]
+            head += piece
+        self._head = head
         self._pos = pos + len(piece)
-        self._head = head = head + piece
         parser.feed(piece)
         if end < 4:
             if self._pos < len(data):
