@@ -439,7 +439,9 @@ async def test_an_error_of_the_connection_cancels_all_and_says_why(autojump_cloc
 # -- answers that nobody takes any more
 
 
-async def test_answers_that_wait_for_room_give_their_places_back_when_the_client_goes(autojump_clock: MockClock) -> None:
+async def test_answers_that_wait_for_room_give_their_places_back_when_the_client_goes(
+    autojump_clock: MockClock,
+) -> None:
     async with site() as s:
         client = await s.connect(window=False, initial=0)
         for id in range(10):
