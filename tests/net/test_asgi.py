@@ -14,7 +14,7 @@ import pytest
 import trio
 from hypercorn.middleware.dispatcher import TrioDispatcherMiddleware
 
-from trio_mcp import MCPError, http_app, open_client, open_server
+from trio_mcp import Context, Limits, MCPError, Server, http_app, open_client, open_server
 
 from .edges import hosting
 from .servers.http_peers import (
@@ -261,3 +261,48 @@ async def test_an_event_stream_in_a_dispatcher_ends_well() -> None:
         assert (status, len(events_of(body)), text_of(events_of(body)[-1])) == (200, 101, "said all")
         assert await get(site, "/other/") == (200, b"hello")
         await peer.aclose()
+
+
+async def test_an_answer_that_is_whole_behind_a_send_that_waits_gives_its_place_back() -> None:
+    """A host may shield its `send`, so what it does not take says when the client is gone, the answer included."""
+    server = Server("test", version="1", limits=Limits(write_stall=0.2, write_buffer=1_000))
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await trio.sleep(0.05)
+        return "x" * 10_000
+
+    raw = post(call(1, "talk", progress=True))
+    head, _, body = raw.partition(b"\r\n\r\n")
+    pairs = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(name.lower(), value) for name, value in pairs],
+        "http_version": "1.1",
+        "server": ("127.0.0.1", 1),
+    }
+    released, asked = trio.Event(), False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if asked:
+            await trio.sleep_forever()
+        asked = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        with trio.CancelScope(shield=True):
+            await released.wait()
+
+    async with open_server(server) as engine, trio.open_nursery() as nursery:
+        nursery.start_soon(http_app(engine), scope, receive, send)
+        await trio.sleep(0.15)
+        assert engine.executor.statistics().running == 1
+        await trio.sleep(1)
+        running = engine.executor.statistics().running
+        released.set()
+        nursery.cancel_scope.cancel()
+        assert running == 0

@@ -128,6 +128,24 @@ def test_a_reader_that_comes_back_reads_how_much_was_dropped() -> None:
         assert server.process.wait(10) == 0
 
 
+def test_standard_error_that_was_sent_elsewhere_costs_no_time(tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere.py"
+    file.write_text(
+        "import os\nfrom trio_mcp import Server\nserver = Server('elsewhere', version='1')\n"
+        f"os.dup2(os.open({str(tmp_path / 'log')!r}, os.O_WRONLY | os.O_CREAT), 2)\n"
+        "@server.tool\ndef spent() -> float:\n    return sum(os.times()[:2])\n"
+    )
+    port = free_port()
+    with unread("pipe", [*SERVE[:-1], str(file), "--http", f"127.0.0.1:{port}"]) as (server, _):
+        seconds = []
+        for _ in range(2):
+            seconds.append(json.loads(http_call(port, "spent").partition("\r\n\r\n")[2])["result"]["structuredContent"])
+            time.sleep(1)
+        assert seconds[1] - seconds[0] < 0.3
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+
+
 def test_http_output_that_nobody_reads_stops_nobody() -> None:
     port = free_port()
     with unread("pipe", [*SERVE, "--http", f"127.0.0.1:{port}"]) as (server, _):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,27 @@ async def test_a_refusal_cuts_no_answer_that_is_on_its_way(behind: bytes, tmp_pa
         assert head.startswith(b"HTTP/1.1 200 ")
         assert rest.count(b"x" * 800_000) == 1
         assert rest.count(b"HTTP/1.1 4") == 1
+        await stream.aclose()
+
+
+@pytest.mark.parametrize("end", ["connection: close", "drain"])
+async def test_what_comes_behind_the_last_request_cuts_no_answer_that_is_on_its_way(end: str) -> None:
+    async with serving(make(drain_timeout=20)) as site:
+        stream = await site.connect()
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        extra = b"\r\nConnection: close\r\n\r\n" if end != "drain" else b"\r\n\r\n"
+        await stream.send_all(post(call(1, "big", size=4_000_000)).replace(b"\r\n\r\n", extra, 1))
+        size = 0
+        while data := await stream.receive_some(65_536):
+            before, size = size, size + len(data)
+            # The handler has long ended, and what is left waits for this client.
+            if before <= 3_300_000 < size:
+                if end == "drain":
+                    site.serving.cancel()
+                    await trio.sleep(0.05)
+                await stream.send_all(post(call(2, "echo", text="x")))
+            await trio.sleep(0.005)
+        assert size > 4_000_000
         await stream.aclose()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from trio_mcp.wire.http2_events import Ended, Fatal, Head, Reset
@@ -388,6 +390,30 @@ def test_window_updates_for_data_that_was_sent_are_no_flood() -> None:
     assert one.receive(update(0, 1) * 160, 0.0) == []
 
 
+def test_data_that_was_sent_may_be_taken_much_later() -> None:
+    one = server(h2_updates=20)
+    one.receive(head(1, end=True) + settings((4, 2**30)) + update(0, 2**30), 0.0)
+    one.send_head(1, b"\x88")
+    one.send_data(1, bytes(16_384 * 10), end=True)
+    while one.take(9.0):
+        pass
+    assert one.receive(update(0, 1) * 100, 11.0) == []
+    assert one.receive(update(0, 1) * 79, 12.0) == []
+    assert isinstance(one.receive(update(0, 1) * 21, 22.0)[-1], Fatal)
+
+
+def test_streams_that_a_drain_refuses_do_not_end_the_one_that_is_answered() -> None:
+    one = server(h2_resets=20)
+    one.receive(OPEN + frame(DATA, END_STREAM, 1, b"x"), 0.0)
+    one.drain()
+    for number in range(1_000):
+        assert one.receive(head(2 * number + 3, end=True), 1.0) == []
+        assert said(one.take(1.0)) == [(f"RST {2 * number + 3}", REFUSED_STREAM)]
+    # Whoever does not read what it is told is left all the same.
+    data = b"".join(head(2 * number + 2_003, end=True) for number in range(6_000))
+    assert any(isinstance(event, Fatal) for event in one.receive(data, 1.0))
+
+
 def test_one_stream_too_many_is_refused_alone() -> None:
     one = server(h2_streams=3)
     events = one.receive(b"".join(head(stream) for stream in (1, 3, 5, 7)) + frame(DATA, 1, 7, b"x"), 0.0)
@@ -459,3 +485,13 @@ def test_trailers_are_ignored_and_end_the_body() -> None:
     one = server()
     events = one.receive(OPEN + frame(DATA, 0, 1, b"x") + head(1, [(b"x", b"y")], end=True), 0.0)
     assert events[-1] == Ended(1)
+
+
+def test_a_field_that_is_repeated_by_its_number_costs_little() -> None:
+    fields = [*GET, *[(b"x", b"y" * 3_000)] * 18]
+    check_request(fields, set())
+    begin = time.process_time()
+    for _ in range(50):
+        check_request(fields, set())
+    # 2.7 MB in all.
+    assert time.process_time() - begin < 0.03

@@ -107,6 +107,7 @@ class Relay:
         poller.register(self._source, select.POLLIN)
         poller.register(self._bell, select.POLLIN)
         poller.register(self.real, 0)
+        rung = 0
         while True:
             if not self._gone:
                 poller.modify(self.real, select.POLLOUT if self._held else 0)
@@ -118,9 +119,16 @@ class Relay:
                 self._gone, self._dropped = True, 0
                 self._held.clear()
             if self._source in ready:
-                self._take(os.read(self._source, _CHUNK))
-            elif self._bell in ready and not self._held:
+                data = os.read(self._source, _CHUNK)
+                if not data:
+                    # The descriptor leads elsewhere by now, and nobody else has it: that would be told again and again.
+                    poller.unregister(self._source)
+                self._take(data)
+            elif self._bell in ready:
                 os.read(self._bell, 1)
+                rung += 1
+            while rung and not self._held and self._source not in ready:
+                rung -= 1
                 self._flushed.pop(0).set()
 
     def _take(self, data: bytes) -> None:

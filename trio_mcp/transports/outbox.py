@@ -113,9 +113,14 @@ class Outbox:
         while self.full and not self.broken:
             await self._room.park()
 
+    @property
+    def flushed(self) -> bool:
+        """Whether everything is written, or the peer is gone."""
+        return self.broken or not (self._pending or self._writing)
+
     async def wait_flushed(self) -> None:
         """Wait until everything is written, or the peer is gone."""
-        while (self._pending or self._writing) and not self.broken:
+        while not self.flushed:
             await self._room.park()
 
     def hung_up(self) -> bool:

@@ -140,7 +140,10 @@ class Http2:
         self._now = now
         if now - self._period >= self._limits.h2_period:
             self._period = now
+            # Data that was sent may be taken, and its window be opened again, much later.
+            credit = min(0, self._counts.get("window updates", 0))
             self._counts.clear()
+            self._counts["window updates"] = credit
         buffer = self._buffer + data if self._buffer else data
         try:
             at = self._begin(buffer)
@@ -295,8 +298,11 @@ class Http2:
                 self._hear(event)
 
     def _request(self, stream: int, ended: bool) -> None:
-        if len(self._streams) >= self._limits.h2_streams or (self._most is not None and stream > self._most):
-            self._count("resets", self._limits.h2_resets)
+        draining = self._most is not None and stream > self._most
+        if draining or len(self._streams) >= self._limits.h2_streams:
+            if not draining:
+                # While the end is near, a client that nobody has told sends what it always does; the bytes are bounded.
+                self._count("resets", self._limits.h2_resets)
             self._h2.reset_stream(stream, _Code.REFUSED_STREAM)
             return
         try:
@@ -449,8 +455,9 @@ class Http2:
         before = self.answers.frames
         for stream in self.answers.take(most, now):
             self._finish(stream)
-        if self.answers.frames != before and "window updates" in self._counts:
-            self._counts["window updates"] -= _UPDATES_A_FRAME * (self.answers.frames - before)
+        if self.answers.frames != before:
+            count = self._counts.get("window updates", 0)
+            self._counts["window updates"] = count - _UPDATES_A_FRAME * (self.answers.frames - before)
         if self._most is not None and not self._streams:
             self.leave()
         out = bytes(self._out)

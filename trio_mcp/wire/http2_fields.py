@@ -13,7 +13,8 @@ Fields = list[tuple[bytes, bytes]]
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]|\A[ \t]|[ \t]\Z")
+_CONTROLS: Final = bytes((*range(9), *range(10, 32), 127))
+_BLANK: Final = (b" ", b"\t")
 _BAD_PATH: Final = re.compile(rb"[\x00-\x20\x7f-\xff]")
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
 _CONNECTION: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
@@ -101,7 +102,8 @@ def check_request(fields: Iterable[tuple[bytes, bytes]], known: set[tuple[bytes,
 def _check_field(name: bytes, value: bytes) -> None:
     if not _NAME.fullmatch(name):
         raise Malformed("a field name that is none")
-    if _BAD_VALUE.search(value):
+    # One byte of a head can stand for kilobytes of a field, so this must cost nothing: a pattern takes a hundred times as long.
+    if len(value.translate(None, _CONTROLS)) != len(value) or value[:1] in _BLANK or value[-1:] in _BLANK:
         raise Malformed("a field value with what may not be in it")
     if name in _CONNECTION or (name == b"te" and value.lower() != b"trailers"):
         raise Malformed("a field of the connection, which HTTP/2 does not have")

@@ -16,6 +16,7 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from tests.net.servers.http_peers import H2Peer, events_of, text_of
 from trio_mcp.protocol.http import host_policy
 from trio_mcp.server.engine import Engine, open_engine
+from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import Endpoint
 from trio_mcp.transports.http.h2 import H2Connection
 
@@ -433,3 +434,47 @@ async def test_an_error_of_the_connection_cancels_all_and_says_why(autojump_cloc
         assert client.goaway == 1
         assert [id for id, when in s.ends() if when < 1.1] == [1]
         assert s.engine.executor.statistics() == IDLE
+
+
+# -- answers that nobody takes any more
+
+
+async def test_answers_that_wait_for_room_give_their_places_back_when_the_client_goes(
+    autojump_clock: MockClock,
+) -> None:
+    async with site() as s:
+        client = await s.connect(window=False, initial=0)
+        for id in range(10):
+            await client.ask(id, "big", size=1_200_000)
+        await trio.sleep(0.5)
+        assert s.engine.executor.statistics().running == 10
+        await client.stream.aclose()
+        await trio.sleep(0.5)
+        assert s.engine.executor.statistics() == IDLE
+        assert client.ended_at == pytest.approx(0.5, abs=0.1)
+
+
+async def test_a_head_without_an_end_ends_the_connection_and_what_runs_on_it(autojump_clock: MockClock) -> None:
+    async with site(head_timeout=2) as s:
+        client = await s.connect()
+        stream = await client.ask(1, "slow", seconds=100)
+        await client.stream.send_all(
+            b"\0\0\1\1\0" + (stream + 2).to_bytes(4, "big") + b"\x82"  # HEADERS, and no END_HEADERS
+        )
+        await trio.sleep(10)
+        assert [(id, pytest.approx(when, abs=0.5)) for id, when in s.ends()] == [(1, 2)]
+        assert client.ended_at == pytest.approx(2, abs=0.5)
+        assert s.engine.executor.statistics() == IDLE
+
+
+async def test_nothing_begins_on_a_connection_that_is_gone(autojump_clock: MockClock) -> None:
+    async with site() as s:
+        client = await s.connect()
+        message = request(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+        stream = client.h2.get_next_available_stream_id()
+        client.h2.send_headers(stream, client.head(message))
+        client.h2.send_data(stream, json.dumps(message).encode(), end_stream=True)
+        # GOAWAY with an error, and a request behind it, in one piece.
+        await client.stream.send_all(b"\0\0\x08\7\0" + bytes(11) + b"\2" + client.h2.data_to_send())
+        with trio.fail_after(10):
+            await client.over.wait()

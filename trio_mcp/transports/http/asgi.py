@@ -230,7 +230,7 @@ class _AsgiExchange(Exchange):
     has arrived. So there one exchange hands over no more than `limits.write_buffer` bytes of notices.
     """
 
-    __slots__ = ("_changed", "_left", "_limit", "_out", "_over", "_sending", "_sent", "_size", "_stall")
+    __slots__ = ("_changed", "_left", "_limit", "_lost", "_out", "_over", "_sending", "_sent", "_size", "_stall")
 
     def __init__(self, method: str, headers: dict[bytes, bytes], body: bytes, limits: Limits, confirms: bool) -> None:
         super().__init__(method, headers, body)
@@ -240,6 +240,7 @@ class _AsgiExchange(Exchange):
         self._limit = limits.write_buffer
         self._stall = limits.write_stall
         self._over = False
+        self._lost = False
         self._sending = False
         self._sent = 0
         self._changed = trio.lowlevel.ParkingLot()
@@ -285,6 +286,8 @@ class _AsgiExchange(Exchange):
 
     def peer_gone(self) -> None:
         super().peer_gone()
+        # Also behind a complete answer: what waits here for a peer that takes nothing makes nobody wait.
+        self._lost = True
         self._changed.unpark_all()
 
     def _post(self, message: Message) -> None:
@@ -333,8 +336,8 @@ class _AsgiExchange(Exchange):
 
     @property
     def full(self) -> bool:
-        return self._size > self._limit and not self.gone
+        return self._size > self._limit and not self._lost
 
     async def wait_room(self) -> None:
-        while self._size > self._limit and not self.gone:
+        while self.full:
             await self._changed.park()

@@ -171,7 +171,8 @@ class H1Connection:
         """Let the last answer out. What still comes is read and dropped: closing on unread bytes would reset the connection
         and lose that answer."""
         outbox = self.outbox
-        if not self._refused or not isinstance(self._stream, trio.SocketStream | trio.SSLStream):
+        at_once = outbox.flushed and not self._refused
+        if at_once or not isinstance(self._stream, trio.SocketStream | trio.SSLStream):
             await outbox.wait_flushed()
             return
         async with trio.open_nursery() as nursery:

@@ -126,6 +126,8 @@ class H2Connection:
                     await written.wait()
                 self._writing.cancel()
                 await self._linger()
+                # Nobody is left for what still runs: its head came, and its answer has nowhere to go.
+                self._peer_gone()
         finally:
             self._leave()
             self._nursery = None
@@ -245,6 +247,9 @@ class H2Connection:
 
         When the connection holds too much, those are kept back that have more than their share of it.
         """
+        if self._gone:
+            # What still waits here is never sent, and makes nobody wait.
+            return False
         answers, limit = self.wire.answers, self._limits.write_buffer
         own = answers.pending(stream)
         return own > limit or (answers.waiting > limit and own > limit // answers.queues)
@@ -335,6 +340,9 @@ class H2Connection:
 
     def _hear(self, events: list[Event], now: float) -> None:
         for event in events:
+            if self._gone:
+                # What came in the same piece begins nothing: nobody would ever end it.
+                return
             if isinstance(event, Head):
                 self._begin(event, now)
             elif isinstance(event, Body):
