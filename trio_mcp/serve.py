@@ -170,9 +170,9 @@ async def serve_http(
         MCPError: the address cannot be bound, the certificate cannot be used, or the server is open already.
         ValueError: `bind` or `path` is malformed.
     """
-    _check_path(path)
     with unwrapped():
         edge = importlib.import_module(".transports.http.edge", __package__)
+        edge.check_path(path)
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         async with (
             _opened(server) as engine,
@@ -202,16 +202,10 @@ def http_app(
     Raises:
         ValueError: `path` is malformed.
     """
-    _check_path(path)
     app: HttpApp = importlib.import_module(".transports.http.asgi", __package__).HttpApp(
         server, path, allowed_hosts, allowed_origins
     )
     return app
-
-
-def _check_path(path: str) -> None:
-    if not path.startswith("/") or "?" in path or "#" in path:
-        raise ValueError(f"path must start with a slash and have no query, got {path!r}")
 
 
 def run_stdio(
