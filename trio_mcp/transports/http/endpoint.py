@@ -10,23 +10,16 @@ import copy
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 
 from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_message
-from ...protocol.http import (
-    Accepts,
-    HostPolicy,
-    Refusal,
-    check_head,
-    check_mirror,
-    host_policy,
-    preflight,
-    shared_with,
-)
+from ...protocol.http import Accepts as HttpAccepted
+from ...protocol.http import HostPolicy, check_head, check_mirror, host_policy, preflight, shared_with
+from ...protocol.http import Refusal as HttpRefusal
 from ...protocol.listening import CANCELLED
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
@@ -41,12 +34,6 @@ __all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_path"]
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
-
-HttpAccepted: TypeAlias = Accepts
-"""That a head was accepted, and in which forms its client takes the answer."""
-
-HttpRefusal: TypeAlias = Refusal
-"""Why a request is refused."""
 
 
 def check_path(path: str) -> None:
@@ -137,7 +124,7 @@ class HttpEndpoint:
             What `refuse` takes, or what `serve` takes.
         """
         if path not in self._paths:
-            return Refusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
+            return HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
         return check_head(method, headers, self._policy)
 
     async def take_body(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | HttpRefusal:
@@ -156,15 +143,15 @@ class HttpEndpoint:
             with trio.move_on_after(limits.body_timeout):
                 while piece := await receive():
                     if len(body) + len(piece) > limits.message_bytes:
-                        return Refusal(413, f"Message too long: the limit is {limits.message_bytes} bytes")
+                        return HttpRefusal(413, f"Message too long: the limit is {limits.message_bytes} bytes")
                     if not self.bodies.take(len(piece)):
-                        return Refusal(503, "Too much arrives at once: try again", retry_after=limits.retry_after)
+                        return HttpRefusal(503, "Too much arrives at once: try again", retry_after=limits.retry_after)
                     taken += len(piece)
                     body += piece
                 return bytes(body)
         finally:
             self.bodies.give_back(taken)
-        return Refusal(408, "Request timeout: the body of the request did not arrive in time")
+        return HttpRefusal(408, "Request timeout: the body of the request did not arrive in time")
 
     def refuse(self, exchange: HttpExchange, refusal: HttpRefusal) -> None:
         """Answer with a refusal: one `respond`. Does not block.
@@ -299,7 +286,7 @@ class _HttpOutlet:
 
     __slots__ = ("_exchange", "call", "may_stream", "stream_only")
 
-    def __init__(self, exchange: HttpExchange, accepts: Accepts) -> None:
+    def __init__(self, exchange: HttpExchange, accepts: HttpAccepted) -> None:
         self._exchange = exchange
         self.may_stream = accepts.sse
         self.stream_only = not accepts.json
