@@ -232,6 +232,7 @@ def run_http(
     bind: str,
     on_ready: Callable[[HttpServer], object] = lambda bound: None,
     process: OwnProcess | None = None,
+    app: Any = None,
     **options: Any,
 ) -> int:
     """Serve over HTTP in a process that does nothing else, with SIGINT and SIGTERM as the end. Returns the exit status.
@@ -241,11 +242,17 @@ def run_http(
         bind: As for `serve_http`.
         on_ready: Called with what is bound.
         process: This process, if it was taken over already.
-        options: The other arguments of `serve_http`.
+        app: An ASGI application that is served at the same address, beside the endpoint.
+        options: The other arguments of `serve_http`; all of them with `app`.
     """
 
     async def serve(own: OwnProcess, on_end: Callable[[], None]) -> None:
         async with trio.open_nursery() as nursery:
-            on_ready(await nursery.start(partial(serve_http, server, bind, **options)))
+            start = partial(serve_http, server, bind, **options)
+            if app is not None:
+                mounted = importlib.import_module(".running.mounted", __package__)
+                start = partial(mounted.serve_mounted, server, app, bind, **options)
+            on_ready(await nursery.start(start))
 
-    return run_alone(server, serve, lambda: process or OwnProcess())
+    beside = 0.0 if app is None else server.limits.lifespan_timeout
+    return run_alone(server, serve, lambda: process or OwnProcess(), beside)
