@@ -34,7 +34,7 @@ def load_server(spec: str, *, debug: bool = False) -> Server[object]:
     path += ".py" if ".py:" in spec or spec.endswith(".py") else ""
     if not os.path.isfile(path):
         raise click.UsageError(f"there is no file {path!r}" + ("" if path.endswith(".py") else " (expected FILE.py)"))
-    module = _import(path, debug)
+    module = _import(path, debug, f"'trio-mcp serve {path} --debug'")
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if name:
         if name in servers:
@@ -68,7 +68,7 @@ def load_app(spec: str, *, debug: bool = False) -> Any:
     if where.endswith(".py"):
         if not os.path.isfile(where):
             raise click.UsageError(f"--app: there is no file {where!r}")
-        found: Any = _loaded(where) or _import(where, debug)
+        found: Any = _loaded(where) or _import(where, debug, "--debug")
     else:
         found = _import_module(where, debug)
     for part in name.split("."):
@@ -99,7 +99,7 @@ def _loaded(path: str) -> ModuleType | None:
 def _import_module(name: str, debug: bool) -> ModuleType:
     sys.path.insert(0, os.getcwd())
     try:
-        with _explained(name, "", debug):
+        with _explained(name, "", debug, "--debug"):
             return importlib.import_module(name)
     except click.ClickException as exc:
         missing = exc.__context__
@@ -108,7 +108,7 @@ def _import_module(name: str, debug: bool) -> ModuleType:
         raise
 
 
-def _import(path: str, debug: bool) -> ModuleType:
+def _import(path: str, debug: bool, traced: str) -> ModuleType:
     full = os.path.abspath(path)
     name = os.path.basename(full).removesuffix(".py")
     # As `python FILE` does: modules beside the file can be imported.
@@ -120,14 +120,21 @@ def _import(path: str, debug: bool) -> ModuleType:
         raise click.UsageError(f"{path!r} is not a Python file (expected FILE.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _explained(path, full, debug):
+    with _explained(path, full, debug, traced):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
-def _explained(path: str, full: str, debug: bool) -> Iterator[None]:
-    """What goes wrong when somebody's code is loaded, in the words of the command line."""
+def _explained(path: str, full: str, debug: bool, traced: str) -> Iterator[None]:
+    """What goes wrong when somebody's code is loaded, in the words of the command line.
+
+    Args:
+        path: What is loaded, as it was named.
+        full: Its file, if lines in it are to be told.
+        debug: Whether the traceback is shown.
+        traced: What shows it otherwise.
+    """
     try:
         yield
     except RegistrationError as exc:
@@ -137,7 +144,7 @@ def _explained(path: str, full: str, debug: bool) -> Iterator[None]:
     except Exception as exc:
         if debug:
             traceback.print_exc()
-        hint = "" if debug else "; 'trio-mcp serve' with --debug shows the traceback"
+        hint = "" if debug else f"; {traced} shows the traceback"
         raise click.ClickException(f"{path}: {type(exc).__name__}: {exc}{_where(exc, full)}{hint}") from None
     except SystemExit as exc:
         raise click.ClickException(f"{path} ended the process when it was imported (status {exc.code})") from None

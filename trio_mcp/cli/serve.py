@@ -7,14 +7,17 @@ import logging
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import HttpServer, SQLiteTaskStore
+from .. import SQLiteTaskStore
 from ..running.process import OwnProcess
 from ..serve import Server, run_http, run_stdio
 from .load import load_app, load_server
+
+if TYPE_CHECKING:
+    from .. import HttpServer
 
 __all__ = ["command"]
 
