@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
     from .transports.http.edge import HttpServer
+    from .transports.http.endpoint import HttpAccepted, HttpEndpoint, HttpRefusal
+    from .transports.http.exchange import HttpExchange, HttpFields
     from .transports.process import StdioCommand
 
 __all__ = [
@@ -102,7 +104,12 @@ __all__ = [
     "GetPromptResult",
     "Header",
     "HeaderMismatch",
+    "HttpAccepted",
+    "HttpEndpoint",
     "HttpError",
+    "HttpExchange",
+    "HttpFields",
+    "HttpRefusal",
     "HttpServer",
     "Image",
     "InputNeeded",
@@ -242,6 +249,11 @@ _MODULES = {
     "ConnectedClient": "connect",
     "connect_client": "connect",
     "open_client": "connect",
+    "HttpAccepted": "transports.http.endpoint",
+    "HttpEndpoint": "transports.http.endpoint",
+    "HttpExchange": "transports.http.exchange",
+    "HttpFields": "transports.http.exchange",
+    "HttpRefusal": "transports.http.endpoint",
     "HttpServer": "transports.http.edge",
     "StdioCommand": "transports.process",
 }

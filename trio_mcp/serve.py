@@ -170,9 +170,9 @@ async def serve_http(
         MCPError: the address cannot be bound, the certificate cannot be used, or the server is open already.
         ValueError: `bind` or `path` is malformed.
     """
-    _check_path(path)
     with unwrapped():
         edge = importlib.import_module(".transports.http.edge", __package__)
+        edge.check_path(path)
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         async with (
             _opened(server) as engine,
@@ -202,16 +202,10 @@ def http_app(
     Raises:
         ValueError: `path` is malformed.
     """
-    _check_path(path)
     app: HttpApp = importlib.import_module(".transports.http.asgi", __package__).HttpApp(
         server, path, allowed_hosts, allowed_origins
     )
     return app
-
-
-def _check_path(path: str) -> None:
-    if not path.startswith("/") or "?" in path or "#" in path:
-        raise ValueError(f"path must start with a slash and have no query, got {path!r}")
 
 
 def run_stdio(
@@ -238,6 +232,7 @@ def run_http(
     bind: str,
     on_ready: Callable[[HttpServer], object] = lambda bound: None,
     process: OwnProcess | None = None,
+    app: Any = None,
     **options: Any,
 ) -> int:
     """Serve over HTTP in a process that does nothing else, with SIGINT and SIGTERM as the end. Returns the exit status.
@@ -247,11 +242,17 @@ def run_http(
         bind: As for `serve_http`.
         on_ready: Called with what is bound.
         process: This process, if it was taken over already.
-        options: The other arguments of `serve_http`.
+        app: An ASGI application that is served at the same address, beside the endpoint.
+        options: The other arguments of `serve_http`; all of them with `app`.
     """
 
     async def serve(own: OwnProcess, on_end: Callable[[], None]) -> None:
         async with trio.open_nursery() as nursery:
-            on_ready(await nursery.start(partial(serve_http, server, bind, **options)))
+            start = partial(serve_http, server, bind, **options)
+            if app is not None:
+                mounted = importlib.import_module(".running.mounted", __package__)
+                start = partial(mounted.serve_mounted, server, app, bind, **options)
+            on_ready(await nursery.start(start))
 
-    return run_alone(server, serve, lambda: process or OwnProcess())
+    beside = 0.0 if app is None else server.limits.lifespan_timeout
+    return run_alone(server, serve, lambda: process or OwnProcess(), beside)

@@ -17,9 +17,10 @@ import hypercorn.trio
 import trio
 from hypercorn.config import Config
 
-from trio_mcp import http_app
+from trio_mcp import HttpEndpoint, http_app
 from trio_mcp.serve import OpenServer
 
+from ..examples.helpers import load
 from .servers.http_peers import H1Peer, H2Peer, Site, events_of, post, reset, serving, text_of
 from .servers.http_peers import call as call_of
 
@@ -271,6 +272,31 @@ def _hosted(engine: OpenServer) -> AbstractAsyncContextManager[Site]:
     return hosting(http_app(engine), keep_alive_timeout=0.5, graceful_timeout=engine.limits.drain_timeout)
 
 
+own_host = load("own_host")
+
+
+@asynccontextmanager
+async def _own_host(engine: OpenServer) -> AsyncIterator[Site]:
+    """The example of a host that somebody writes."""
+    leave = trio.Event()
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    site = Site(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp", leave.set)
+
+    async def serve() -> None:
+        try:
+            await own_host.serve(HttpEndpoint(engine, address="127.0.0.1"), listeners, leave.wait)
+        finally:
+            site.ended.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        try:
+            yield site
+        finally:
+            site.close()
+            nursery.cancel_scope.cancel()
+
+
 @dataclass(frozen=True)
 class Edge:
     """One way to be reached.
@@ -304,6 +330,7 @@ HTTP_1 = Edge("HTTP/1.1", serving, False)
 HTTP_2 = Edge("HTTP/2", serving, True)
 HOSTED_1 = Edge("ASGI, HTTP/1.1", _hosted, False)
 HOSTED_2 = Edge("ASGI, HTTP/2", _hosted, True)
+OWN_HOST = Edge("own host", _own_host, False)
 
 OURS = [HTTP_1, HTTP_2]
-EDGES = [*OURS, HOSTED_1, HOSTED_2]
+EDGES = [*OURS, HOSTED_1, HOSTED_2, OWN_HOST]

@@ -1,4 +1,5 @@
-"""What every edge promises: our HTTP/1.1, our HTTP/2, and the ASGI application in a host, as a peer sees it."""
+"""What every edge promises: our HTTP/1.1, our HTTP/2, the ASGI application in a host, and the host of the example, as a peer
+sees it."""
 
 from __future__ import annotations
 
@@ -12,16 +13,21 @@ import trio
 
 from trio_mcp import open_server
 
-from .edges import EDGES, HOSTED_1, OURS, Edge
+from .edges import EDGES, HOSTED_1, OURS, OWN_HOST, Edge
 from .servers.http_peers import Site, call, holds, settled
 from .servers.http_tools import Lab
 
 # Hypercorn does not survive some of what its HTTP/2 clients do; ours does.
-sound_edge = pytest.mark.parametrize("edge", [*OURS, HOSTED_1], ids=lambda edge: edge.name)
+sound_edge = pytest.mark.parametrize("edge", [*OURS, HOSTED_1, OWN_HOST], ids=lambda edge: edge.name)
 every_edge = pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.name)
 
-our_edges = pytest.mark.parametrize("edge", OURS, ids=lambda edge: edge.name)
+our_edges = pytest.mark.parametrize("edge", [*OURS, OWN_HOST], ids=lambda edge: edge.name)
 """For what a host decides: Hypercorn lets a write to a client that does not read last for ever."""
+
+polite_edges = pytest.mark.parametrize(
+    "edge", [edge for edge in EDGES if edge is not OWN_HOST], ids=lambda edge: edge.name
+)
+"""For connections without a request at the end: the host of the example leaves them open for `drain_timeout`."""
 
 
 @asynccontextmanager
@@ -242,7 +248,7 @@ async def test_a_body_that_breaks_off_leaves_nothing(edge: Edge) -> None:
 
 
 # For ASGI over HTTP/2 see test_asgi.
-@pytest.mark.parametrize("edge", [*OURS, HOSTED_1], ids=lambda edge: edge.name)
+@sound_edge
 async def test_a_client_that_stops_reading_is_held_back(edge: Edge) -> None:
     lab = Lab(write_stall=20)
     async with served(edge, lab) as site:
@@ -308,7 +314,7 @@ async def refused(site: Site) -> None:
         await trio.sleep(0.001)
 
 
-@sound_edge
+@pytest.mark.parametrize("edge", [*OURS, HOSTED_1], ids=lambda edge: edge.name)
 async def test_what_runs_finishes_in_the_drain_and_a_new_client_is_refused(edge: Edge) -> None:
     lab = Lab(drain_timeout=3)
     async with served(edge, lab) as site:
@@ -368,7 +374,7 @@ async def test_a_client_that_does_not_read_cannot_hold_the_drain(edge: Edge) -> 
         await client.aclose()
 
 
-@every_edge
+@polite_edges
 async def test_a_connection_without_a_request_does_not_hold_the_drain(edge: Edge) -> None:
     async with served(edge, Lab(drain_timeout=5)) as site:
         client = await edge.connect(site)

@@ -1,18 +1,23 @@
-"""Finding the server in a Python file."""
+"""Finding the server in a Python file, and an application beside it."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import click
 
 from .. import RegistrationError, Server
 
-__all__ = ["load_server"]
+__all__ = ["load_app", "load_server"]
 
 
 def load_server(spec: str, *, debug: bool = False) -> Server[object]:
@@ -29,7 +34,7 @@ def load_server(spec: str, *, debug: bool = False) -> Server[object]:
     path += ".py" if ".py:" in spec or spec.endswith(".py") else ""
     if not os.path.isfile(path):
         raise click.UsageError(f"there is no file {path!r}" + ("" if path.endswith(".py") else " (expected FILE.py)"))
-    module = _import(path, debug)
+    module = _import(path, debug, f"'trio-mcp serve {path} --debug'")
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if name:
         if name in servers:
@@ -45,7 +50,65 @@ def load_server(spec: str, *, debug: bool = False) -> Server[object]:
     raise click.UsageError(f"{path} has several servers: {names}; name one, as in {path}:{next(iter(servers))}")
 
 
-def _import(path: str, debug: bool) -> ModuleType:
+def load_app(spec: str, *, debug: bool = False) -> Any:
+    """The ASGI application in `MODULE:NAME` or `FILE.py:NAME`. Modules are looked for in the working directory, too.
+
+    Args:
+        spec: Where it is.
+        debug: Whether an error in the module comes with its whole traceback.
+
+    Raises:
+        click.ClickException: with what is wrong and what was expected.
+    """
+    where, _, name = spec.rpartition(":")
+    if not where or not name:
+        raise click.UsageError(
+            f"--app: {spec!r} names no application; expected MODULE:NAME or FILE.py:NAME, as in web:app"
+        )
+    if where.endswith(".py"):
+        if not os.path.isfile(where):
+            raise click.UsageError(f"--app: there is no file {where!r}")
+        found: Any = _loaded(where) or _import(where, debug, "--debug")
+    else:
+        found = _import_module(where, debug)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise click.UsageError(f"--app: {where} has no {name!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise click.UsageError(f"--app: {spec} is no application, but {type(found).__name__} {found!r:.80}")
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return found
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise click.UsageError(
+            f"--app: {spec} is no ASGI application: it takes {signature}, expected (scope, receive, send)"
+        ) from None
+    return found
+
+
+def _loaded(path: str) -> ModuleType | None:
+    """The module of a file that was loaded: the application may be in the file of the server."""
+    full = os.path.abspath(path)
+    return next((module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == full), None)
+
+
+def _import_module(name: str, debug: bool) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    try:
+        with _explained(name, "", debug, "--debug"):
+            return importlib.import_module(name)
+    except click.ClickException as exc:
+        missing = exc.__context__
+        if isinstance(missing, ModuleNotFoundError) and f"{name}.".startswith(f"{missing.name}."):
+            raise click.UsageError(f"--app: there is no module {missing.name!r}, here or installed") from None
+        raise
+
+
+def _import(path: str, debug: bool, traced: str) -> ModuleType:
     full = os.path.abspath(path)
     name = os.path.basename(full).removesuffix(".py")
     # As `python FILE` does: modules beside the file can be imported.
@@ -57,8 +120,23 @@ def _import(path: str, debug: bool) -> ModuleType:
         raise click.UsageError(f"{path!r} is not a Python file (expected FILE.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with _explained(path, full, debug, traced):
         spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _explained(path: str, full: str, debug: bool, traced: str) -> Iterator[None]:
+    """What goes wrong when somebody's code is loaded, in the words of the command line.
+
+    Args:
+        path: What is loaded, as it was named.
+        full: Its file, if lines in it are to be told.
+        debug: Whether the traceback is shown.
+        traced: What shows it otherwise.
+    """
+    try:
+        yield
     except RegistrationError as exc:
         raise click.ClickException(f"{path}: {exc}{_where(exc, full)}") from None
     except SyntaxError as exc:
@@ -66,11 +144,10 @@ def _import(path: str, debug: bool) -> ModuleType:
     except Exception as exc:
         if debug:
             traceback.print_exc()
-        hint = "" if debug else f"; 'trio-mcp serve {path} --debug' shows the traceback"
+        hint = "" if debug else f"; {traced} shows the traceback"
         raise click.ClickException(f"{path}: {type(exc).__name__}: {exc}{_where(exc, full)}{hint}") from None
     except SystemExit as exc:
         raise click.ClickException(f"{path} ended the process when it was imported (status {exc.code})") from None
-    return module
 
 
 def _where(exc: BaseException, full: str) -> str:

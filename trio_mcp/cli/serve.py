@@ -7,14 +7,17 @@ import logging
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import HttpServer, SQLiteTaskStore
+from .. import SQLiteTaskStore
 from ..running.process import OwnProcess
 from ..serve import Server, run_http, run_stdio
-from .load import load_server
+from .load import load_app, load_server
+
+if TYPE_CHECKING:
+    from .. import HttpServer
 
 __all__ = ["command"]
 
@@ -28,6 +31,11 @@ _LEVELS = ("debug", "info", "warning", "error")
 )
 @click.option("--uds", metavar="PATH", help="Serve HTTP on a unix socket.")
 @click.option("--path", default="/mcp", show_default=True, help="The path of the HTTP endpoint.")
+@click.option(
+    "--app",
+    metavar="MODULE:NAME",
+    help="Serve this ASGI application, too, with the endpoint in it (FILE.py:NAME as well).",
+)
 @click.option("--certfile", metavar="FILE", help="Certificate chain (PEM): serve HTTPS.")
 @click.option("--keyfile", metavar="FILE", help="Its key, if that is another file.")
 @click.option(
@@ -48,6 +56,7 @@ def command(
     file: str,
     bind: str | None,
     uds: str | None,
+    app: str | None,
     tasks_file: str | None,
     debug: bool,
     log_level: str | None,
@@ -61,6 +70,8 @@ def command(
     if behind is not None:
         raise click.UsageError("serve takes a Python file; a command behind -- is for the other commands")
     address = _address(bind, uds, http)
+    if app is not None and bind is None:
+        raise click.UsageError("--app needs --http HOST:PORT")
     on_terminal = sys.stdin is not None and sys.stdin.isatty()
     # Before the file is loaded, which may print.
     process = OwnProcess(stdio=address is None)
@@ -72,7 +83,8 @@ def command(
         if tasks_file is not None:
             server.task_store = SQLiteTaskStore(tasks_file)
         if address is not None:
-            return run_http(server, address, lambda bound: _explain_http(server, bound), process, **http)
+            loaded = None if app is None else load_app(app, debug=debug)
+            return run_http(server, address, lambda bound: _explain_http(server, bound, app), process, loaded, **http)
         return run_stdio(server, lambda: _explain(server, file) if on_terminal else None, process)
     except KeyboardInterrupt:
         # Before the server was up to hear it.
@@ -100,9 +112,11 @@ def _address(bind: str | None, uds: str | None, http: dict[str, Any]) -> str | N
     return f"unix:{uds}"
 
 
-def _explain_http(server: Server[object], bound: HttpServer) -> None:
+def _explain_http(server: Server[object], bound: HttpServer, app: str | None) -> None:
     for url in bound.urls:
         click.echo(f"{server.name} serves at {url}", err=True)
+        if app is not None:
+            click.echo(f"{app} serves the other paths there", err=True)
     if bound.urls and not bound.urls[0].startswith("unix:"):
         config = json.dumps({"mcpServers": {server.name: {"url": bound.urls[0]}}}, indent=2)
         click.echo(f"For the configuration of a host:\n\n{config}\n", err=True)

@@ -40,7 +40,7 @@ Headers = Mapping[bytes, bytes]
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused by its head alone.
+    """Why a request is refused, before it is run.
 
     Attributes:
         status: The status of the answer.
@@ -56,7 +56,12 @@ class Refusal(NamedTuple):
 
 
 class Accepts(NamedTuple):
-    """In which forms a client takes an answer."""
+    """In which forms a client takes an answer, of a head that was accepted.
+
+    Attributes:
+        json: One JSON document.
+        sse: An event stream.
+    """
 
     json: bool
     sse: bool

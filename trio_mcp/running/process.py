@@ -106,6 +106,7 @@ def run_alone(
     server: ServerBase[Any],
     serve: Callable[[OwnProcess, Callable[[], None]], Awaitable[None]],
     take: Callable[[], OwnProcess],
+    beside: float = 0.0,
 ) -> int:
     """Serve in a trio run of its own, until it ends by itself or by a signal. Returns the exit status.
 
@@ -113,6 +114,7 @@ def run_alone(
         server: What is served.
         serve: Serves; gets the process, and what to call when the end begins.
         take: Takes the process over.
+        beside: Seconds that something beside the server may take to end, before it.
     """
     try:
         own = take()
@@ -120,7 +122,7 @@ def run_alone(
         print(f"{server.name}: {exc}", file=sys.stderr)  # noqa: T201 - the program is ending, and this is why
         return 1
     signals = EndSignals()
-    watchdog = Watchdog(server, signals, own.give_up, None if own.streams is None else own.streams.source)
+    watchdog = Watchdog(server, signals, own.give_up, None if own.streams is None else own.streams.source, beside)
     try:
         trio.run(_until_signal, signals, watchdog, lambda: serve(own, watchdog.begin))
     except (MCPError, ValueError) as exc:

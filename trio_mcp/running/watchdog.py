@@ -43,6 +43,7 @@ class Watchdog:
         signals: The signals that mean the end.
         give_up: Called with the reason; ends the process.
         source: The descriptor of the input, if its end means the end.
+        beside: Seconds that something beside the server may take to end, after the requests.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Watchdog:
         signals: EndSignals,
         give_up: Callable[[str], None],
         source: int | None,
+        beside: float = 0.0,
     ) -> None:
         self._server = server
         self._signals = signals
@@ -58,7 +60,7 @@ class Watchdog:
         self._source = source
         limits = server.limits
         # Requests have the time of the drain twice: theirs, and that of what is still to be written.
-        self._requests = 2 * limits.drain_timeout + 1.0
+        self._requests = 2 * limits.drain_timeout + 1.0 + beside
         self._tasks = limits.drain_timeout + limits.task_settle
         self._lifespan = limits.lifespan_timeout + 1.0
         self._exit = limits.exit_timeout

@@ -12,11 +12,10 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Server, ToolError
-from trio_mcp.protocol.http import HostPolicy, host_policy
 from trio_mcp.scopes.executor import ExecutorStatistics
 from trio_mcp.server.engine import Engine, open_engine
 from trio_mcp.testing import request
-from trio_mcp.transports.http.endpoint import Endpoint
+from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h1 import H1Connection
 from trio_mcp.transports.memory import memory_streams
 
@@ -407,7 +406,7 @@ class Site:
 
     log: Log
 
-    def __init__(self, engine: Engine, endpoint: Endpoint, nursery: trio.Nursery) -> None:
+    def __init__(self, engine: Engine, endpoint: HttpEndpoint, nursery: trio.Nursery) -> None:
         self.engine = engine
         self.endpoint = endpoint
         self._nursery = nursery
@@ -450,12 +449,10 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(
-    server: Server[Any], *, policy: HostPolicy | None = None, path: str = "/mcp"
-) -> AsyncIterator[Site]:
+async def open_site(server: Server[Any], *, address: str = "127.0.0.1", path: str = "/mcp") -> AsyncIterator[Site]:
     """Serve a server over HTTP/1.1 in memory; an exception out of a connection fails the test."""
     async with open_engine(server) as engine, trio.open_nursery() as nursery:
-        endpoint = Endpoint(engine, policy or host_policy(["127.0.0.1"]), path)
+        endpoint = HttpEndpoint(engine, path=path, address=address)
         try:
             yield Site(engine, endpoint, nursery)
         finally:

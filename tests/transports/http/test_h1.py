@@ -15,12 +15,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, ServerBusy
-from trio_mcp.protocol.http import Accepts, host_policy
+from trio_mcp.protocol.http import Accepts
 from trio_mcp.scopes.executor import ExecutorStatistics
 from trio_mcp.server.engine import open_engine
 from trio_mcp.testing import request
-from trio_mcp.transports.http.endpoint import Endpoint
-from trio_mcp.transports.http.exchange import JSON, Exchange
+from trio_mcp.transports.http.endpoint import HttpEndpoint
+from trio_mcp.transports.http.exchange import HttpExchange, HttpFields
 
 from .helpers import (
     BOTH,
@@ -439,7 +439,7 @@ async def test_an_origin_of_this_machine_may_call(site: Site) -> None:
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 async def test_a_host_is_required_by_http_1_1(version: str) -> None:
     server, log = make()
-    async with open_site(server, policy=host_policy(["0.0.0.0"])) as site:
+    async with open_site(server, address="0.0.0.0") as site:
         answer = await site.connect().ask(HELLO, version=version, Host=None)
     assert (answer.status, len(log.events)) == ((400, 0) if version == "1.1" else (200, 1))
 
@@ -449,7 +449,7 @@ async def test_a_host_is_required_by_http_1_1(version: str) -> None:
 async def test_two_hosts_are_a_bad_request(address: str, second: str) -> None:
     server, log = make()
     data = http(HELLO).replace(b"Host: localhost:8000\r\n", f"Host: localhost:8000\r\nHost: {second}\r\n".encode())
-    async with open_site(server, policy=host_policy([address])) as site:
+    async with open_site(server, address=address) as site:
         peer = site.connect()
         await peer.send(data)
         answer = await peer.answer()
@@ -989,7 +989,7 @@ async def test_a_request_that_waits_and_whose_client_leaves_never_runs(autojump_
     assert [event[1] for event in site.log.events if event[0] == "start"] == [1, 3]
 
 
-class Kept(Exchange):
+class Kept(HttpExchange):
     """An exchange that keeps its answers."""
 
     def __init__(self, message: dict[str, Any]) -> None:
@@ -997,22 +997,17 @@ class Kept(Exchange):
         super().__init__("POST", headers, json.dumps(message).encode())
         self.kept: list[Any] = []
 
-    def respond(
-        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        self.done = True
+    def send_answer(self, status: int, content_type: bytes, fields: HttpFields, body: bytes) -> None:
         self.kept.append((status, body))
 
-    def start_stream(self) -> None:
-        self.streaming = True
+    def send_head(self, fields: HttpFields) -> None:
         self.kept.append("stream")
 
-    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
+    def send_piece(self, data: bytes, last: bool) -> bool:
         self.kept.append(data)
         return True
 
-    def end_stream(self) -> None:
-        self.done = True
+    def send_end(self) -> None:
         self.kept.append("end")
 
     full = False
@@ -1027,13 +1022,13 @@ async def test_a_client_that_left_before_its_request_was_looked_at_does_not_wait
 ) -> None:
     server, log = make(running=running)
     async with open_engine(server) as engine, trio.open_nursery() as nursery:
-        endpoint = Endpoint(engine, host_policy(["127.0.0.1"]), "/mcp")
-        nursery.start_soon(endpoint.handle, Kept(call(1, "slow", seconds=100)), Accepts(True, True))
+        endpoint = HttpEndpoint(engine, address="127.0.0.1")
+        nursery.start_soon(endpoint.serve, Kept(call(1, "slow", seconds=100)), Accepts(True, True))
         await wait_all_tasks_blocked()
         exchange = Kept(call(2, "slow", seconds=100))
         exchange.peer_gone()
         with trio.move_on_after(50) as scope:
-            await endpoint.handle(exchange, Accepts(True, True))
+            await endpoint.serve(exchange, Accepts(True, True))
         assert not scope.cancelled_caught
         assert trio.current_time() == pytest.approx(0)
         assert engine.executor.statistics() == ExecutorStatistics(running=1, waiting=0)

@@ -14,10 +14,9 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from tests.net.servers.http_peers import H2Peer, events_of, text_of
-from trio_mcp.protocol.http import host_policy
 from trio_mcp.server.engine import Engine, open_engine
 from trio_mcp.testing import request
-from trio_mcp.transports.http.endpoint import Endpoint
+from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h2 import H2Connection
 
 from .helpers import IDLE, Log, call, make
@@ -35,7 +34,7 @@ class Site:
     def __init__(self, engine: Engine, log: Log, nursery: trio.Nursery) -> None:
         self.engine = engine
         self.log = log
-        self.endpoint = Endpoint(engine, host_policy(["127.0.0.1"], None, None), "/mcp")
+        self.endpoint = HttpEndpoint(engine, address="127.0.0.1")
         self.budget = self.endpoint.bodies
         self._nursery = nursery
 

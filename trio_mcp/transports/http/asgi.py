@@ -16,11 +16,11 @@ import trio
 
 from ...errors import MCPError
 from ...limits import Limits
-from ...protocol.http import Accepts, Refusal, host_policy
+from ...protocol.http import Accepts, Refusal
 from ...server.engine import Engine, open_engine
 from ...server.server import ServerBase
-from .endpoint import Endpoint
-from .exchange import JSON, Exchange
+from .endpoint import HttpEndpoint, check_path
+from .exchange import HttpExchange, HttpFields
 
 __all__ = ["HttpApp"]
 
@@ -47,15 +47,16 @@ class HttpApp:
         allowed_hosts: list[str] | None = None,
         allowed_origins: list[str] | None = None,
     ) -> None:
+        check_path(path)
         self._server = server
         self._path = path
         self._hosts = allowed_hosts
         self._origins = allowed_origins
         self._engine = server if isinstance(server, Engine) else None
-        self._endpoint: Endpoint | None = None
-        self._endpoints: dict[str | None, Endpoint] = {}
+        self._endpoint: HttpEndpoint | None = None
+        self._endpoints: dict[str | None, HttpEndpoint] = {}
 
-    def _endpoint_for(self, address: str | None) -> Endpoint:
+    def _endpoint_for(self, address: str | None) -> HttpEndpoint:
         """The endpoint, as it is guarded on this address of the host's; empty for a unix socket."""
         if self._engine is None:
             raise MCPError(
@@ -64,12 +65,12 @@ class HttpApp:
             )
         endpoint = self._endpoints.get(address)
         if endpoint is None:
-            # A unix socket has no address, and where the host does not say what it is, only listed names pass.
-            addresses = None if address is None else [address] if address else []
-            policy = host_policy(addresses, self._hosts, self._origins)
             if self._endpoint is None:
-                self._endpoint = Endpoint(self._engine, policy, self._path)
-            endpoint = self._endpoints[address] = self._endpoint.guarded_by(policy)
+                # Where the host does not say what its address is, only listed names pass.
+                self._endpoint = HttpEndpoint(
+                    self._engine, path=self._path, allowed_hosts=self._hosts, allowed_origins=self._origins
+                )
+            endpoint = self._endpoints[address] = self._endpoint.at(address)
         return endpoint
 
     def drain(self) -> None:
@@ -133,7 +134,7 @@ class HttpApp:
         headers = _fields(scope["headers"])
         root = scope.get("root_path", "")
         path = scope["path"]
-        verdict = endpoint.refuse(scope["method"], path.removeprefix(root) if root else path, headers)
+        verdict = endpoint.admit(scope["method"], path.removeprefix(root) if root else path, headers)
         body = b""
         if isinstance(verdict, Accepts):
             read = await _read_body(receive, endpoint)
@@ -154,12 +155,12 @@ class HttpApp:
             nursery.cancel_scope.cancel()
 
 
-async def _answer(exchange: _AsgiExchange, verdict: Refusal | Accepts, endpoint: Endpoint) -> None:
+async def _answer(exchange: _AsgiExchange, verdict: Refusal | Accepts, endpoint: HttpEndpoint) -> None:
     try:
         if isinstance(verdict, Refusal):
-            endpoint.answer_refusal(exchange, verdict)
+            endpoint.refuse(exchange, verdict)
         else:
-            await endpoint.handle(exchange, verdict)
+            await endpoint.serve(exchange, verdict)
     finally:
         exchange.finish()
 
@@ -171,37 +172,43 @@ async def _watch(exchange: _AsgiExchange, receive: Receive) -> None:
     exchange.peer_gone()
 
 
-async def _tick(exchange: _AsgiExchange, endpoint: Endpoint) -> None:
+async def _tick(exchange: _AsgiExchange, endpoint: HttpEndpoint) -> None:
     await trio.sleep(endpoint.limits.silence)
     while True:
-        if exchange.on_silence is not None:
-            exchange.on_silence()
+        exchange.silent()
         await trio.sleep(endpoint.limits.keep_alive)
 
 
-async def _read_body(receive: Receive, endpoint: Endpoint) -> bytes | Refusal | None:
+class _Gone(Exception):
+    """The peer went away while its body arrived."""
+
+
+async def _read_body(receive: Receive, endpoint: HttpEndpoint) -> bytes | Refusal | None:
     """The body; a refusal when it is too long or too slow; None when the peer went away."""
-    limit = endpoint.limits.message_bytes
-    body = bytearray()
-    with trio.move_on_after(endpoint.limits.body_timeout):
-        while True:
+    more = True
+
+    async def piece() -> bytes:
+        nonlocal more
+        while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return None
-            part = message.get("body", b"")
+                raise _Gone
             more = message.get("more_body", False)
-            if len(body) + len(part) > limit:
-                body.clear()
-                # A host may not bear an answer while the body arrives: what is on its way is read and dropped.
-                with trio.move_on_after(_LINGER):
-                    while more and message["type"] != "http.disconnect":
-                        message = await receive()
-                        more = message.get("more_body", False)
-                return Refusal(413, f"Message too long: the limit is {limit} bytes")
-            body += part
-            if not more:
-                return bytes(body)
-    return Refusal(408, "Request timeout: the body of the request did not arrive in time")
+            data: bytes = message.get("body", b"")
+            if data:
+                return data
+        return b""
+
+    try:
+        body = await endpoint.take_body(piece)
+        if isinstance(body, Refusal) and body.status != 408:
+            # A host may not bear an answer while the body arrives: what is on its way is read and dropped.
+            with trio.move_on_after(_LINGER):
+                while await piece():
+                    pass
+    except _Gone:
+        return None
+    return body
 
 
 def _fields(raw: Any) -> dict[bytes, bytes]:
@@ -223,7 +230,7 @@ def _pieces(message: Message) -> Iterator[Message]:
         yield {"type": message["type"], "body": body[start : start + _PIECE], "more_body": more}
 
 
-class _AsgiExchange(Exchange):
+class _AsgiExchange(HttpExchange):
     """One ASGI request, and its answer: messages wait here until the sender takes them.
 
     A host of HTTP/2 takes everything at once and keeps it for a peer that may never read: nothing that it says tells how much
@@ -295,33 +302,16 @@ class _AsgiExchange(Exchange):
         self._size += len(message.get("body", b""))
         self._changed.unpark_all()
 
-    def respond(
-        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        if self.done or self.gone:
-            return
-        self.done = True
-        fields = [(b"content-length", b"%d" % len(body)), *extra, *self.fields]
-        if body:
-            fields.append((b"content-type", content_type))
-        self._post({"type": "http.response.start", "status": status, "headers": fields})
+    def send_answer(self, status: int, content_type: bytes, fields: HttpFields, body: bytes) -> None:
+        kind = ((b"content-type", content_type),) if content_type else ()
+        headers = [(b"content-length", b"%d" % len(body)), *fields, *kind]
+        self._post({"type": "http.response.start", "status": status, "headers": headers})
         self._post({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
-    def start_stream(self) -> None:
-        if self.streaming or self.done or self.gone:
-            return
-        self.streaming = True
-        fields = [
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-            *self.fields,
-        ]
-        self._post({"type": "http.response.start", "status": 200, "headers": fields})
+    def send_head(self, fields: HttpFields) -> None:
+        self._post({"type": "http.response.start", "status": 200, "headers": list(fields)})
 
-    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
-        if self.gone or self.done:
-            return True
+    def send_piece(self, data: bytes, last: bool) -> bool:
         if not last:
             if len(data) > self._left:
                 return False
@@ -329,10 +319,8 @@ class _AsgiExchange(Exchange):
         self._post({"type": "http.response.body", "body": data, "more_body": True})
         return True
 
-    def end_stream(self) -> None:
-        if not self.gone and not self.done:
-            self.done = True
-            self._post({"type": "http.response.body", "body": b"", "more_body": False})
+    def send_end(self) -> None:
+        self._post({"type": "http.response.body", "body": b"", "more_body": False})
 
     @property
     def full(self) -> bool:

@@ -18,14 +18,14 @@ import trio
 
 from ...errors import MCPError
 from ...limits import Limits
-from ...protocol.http import HostPolicy, host_policy, is_loopback
+from ...protocol.http import is_loopback
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
 from ..progress import Progressing
-from .endpoint import Endpoint
+from .endpoint import HttpEndpoint, check_path
 from .h1 import H1Connection
 
-__all__ = ["HttpServer", "open_listeners", "serve_listeners", "tls_context"]
+__all__ = ["HttpServer", "check_path", "open_listeners", "serve_listeners", "tls_context"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
@@ -238,10 +238,10 @@ def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
 
 
 class _Edge:
-    def __init__(self, endpoint: Endpoint, local: HostPolicy, bound: _Bound, context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: HttpEndpoint, bound: _Bound, context: ssl.SSLContext | None) -> None:
         self._endpoint = endpoint
         # Whatever is bound, what came over a loopback address may come from a page in a browser on this machine.
-        self._local_endpoint = endpoint.guarded_by(local)
+        self._local_endpoint = endpoint.at("127.0.0.1")
         self._limits = endpoint.limits
         self._tls = context
         self._slots = trio.Semaphore(bound.connections)
@@ -303,7 +303,7 @@ class _Edge:
         else:
             await self._run(H1Connection(stream, endpoint))
 
-    def _endpoint_for(self, stream: trio.SocketStream) -> Endpoint:
+    def _endpoint_for(self, stream: trio.SocketStream) -> HttpEndpoint:
         name = stream.socket.getsockname()
         return self._local_endpoint if isinstance(name, tuple) and is_loopback(name[0]) else self._endpoint
 
@@ -344,7 +344,7 @@ class _Edge:
                 return b""
         return b"" if scope.cancelled_caught else data
 
-    async def _http2(self, stream: Any, endpoint: Endpoint, first: bytes) -> None:
+    async def _http2(self, stream: Any, endpoint: HttpEndpoint, first: bytes) -> None:
         # Loaded by the first connection that needs it.
         module = importlib.import_module(".h2", __package__)
         connection = module.H2Connection(stream, endpoint, first)
@@ -385,9 +385,12 @@ async def serve_listeners(
 ) -> None:
     """Serve until cancelled; then no more is accepted, and requests get `limits.drain_timeout` to finish."""
     limits = engine.limits
-    policy = host_policy(bound.addresses, allowed_hosts, allowed_origins)
-    local = host_policy(["127.0.0.1"], allowed_hosts, allowed_origins)
-    edge = _Edge(Endpoint(engine, policy, path), local, bound, context)
+    elsewhere = [address for address in bound.addresses if not is_loopback(address)]
+    address = next(iter(elsewhere or bound.addresses), "")
+    endpoint = HttpEndpoint(
+        engine, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, address=address
+    )
+    edge = _Edge(endpoint, bound, context)
     with unwrapped():
         async with trio.open_nursery() as outer:
             with trio.CancelScope(shield=True) as life:

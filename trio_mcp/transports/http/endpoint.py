@@ -9,12 +9,17 @@ from __future__ import annotations
 import copy
 import logging
 import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+
+import trio
 
 from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_message
-from ...protocol.http import Accepts, HostPolicy, Refusal, check_head, check_mirror, preflight, shared_with
+from ...protocol.http import Accepts as HttpAccepted
+from ...protocol.http import HostPolicy, check_head, check_mirror, host_policy, preflight, shared_with
+from ...protocol.http import Refusal as HttpRefusal
 from ...protocol.listening import CANCELLED
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
@@ -22,55 +27,141 @@ from ...protocol.sse import COMMENT, encode_event
 from ...scopes.call import Call, LastingCall
 from ...server.engine import Engine
 from ...wire.budget import BodyBudget
-from .exchange import EMPTY, Exchange
+from .exchange import EMPTY, HttpExchange, HttpFields
 
-__all__ = ["Endpoint"]
+__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_path"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
 
 
-class Endpoint:
-    """The MCP endpoint of one open server.
+def check_path(path: str) -> None:
+    """Check the path of an endpoint.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    if not path.startswith("/") or "?" in path or "#" in path:
+        raise ValueError(f"path must start with a slash and have no query, got {path!r}")
+
+
+class HttpEndpoint:
+    """The MCP endpoint of one open server, for an HTTP server that runs on trio. It has no connections, tasks or files.
+
+    For each request a host calls `admit` with the head, `take_body`, then `serve` with an `HttpExchange` of its own;
+    `refuse` instead, as soon as one of the first two has refused. `docs/how-to/host-http-yourself.md` has an example.
 
     Args:
-        engine: The server.
-        policy: Who may call.
-        path: Where it is; the same with a slash at the end is answered too.
+        running: The server, as `open_server` gives it. Whoever opened it closes it, after the last `serve` came back.
+        path: The path of the endpoint; the same with a slash at the end is answered too.
+        allowed_hosts: Names that a `Host` header may have. Without it the address decides.
+        allowed_origins: Origins of web pages that may call, besides those of the hosts.
+        address: The address on this machine at which connections arrive (`127.0.0.1`), empty for a unix socket. On a loopback
+            address only `localhost`, `127.0.0.1` and `[::1]` are hosts, so that no web page can reach the server by rebinding a
+            name; elsewhere any host is. None where it is not known: only `allowed_hosts` are.
 
     Attributes:
-        bodies: What the bodies of all its requests may hold together.
+        limits: The bounds of the server. Those of connections, heads and writes are for the host to keep.
+        bodies: What the bodies of all requests may hold together; `take_body` counts there.
+
+    Raises:
+        ValueError: `path` is malformed.
     """
 
-    def __init__(self, engine: Engine, policy: HostPolicy, path: str) -> None:
-        self.engine: Engine = engine
-        self.limits: Limits = engine.limits
-        self.policy: HostPolicy = policy
-        self.path: str = path
+    def __init__(
+        self,
+        running: Engine,
+        *,
+        path: str = "/mcp",
+        allowed_hosts: list[str] | None = None,
+        allowed_origins: list[str] | None = None,
+        address: str | None = None,
+    ) -> None:
+        check_path(path)
+        self._engine = running
+        self.limits: Limits = running.limits
+        self._hosts = allowed_hosts
+        self._origins = allowed_origins
+        self._policy = self._policy_at(address)
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
-        self.bodies: BodyBudget = BodyBudget(engine.limits.bodies_bytes)
+        self.bodies: BodyBudget = BodyBudget(running.limits.bodies_bytes)
         self._lasting = _Lasting()
 
-    def guarded_by(self, policy: HostPolicy) -> Endpoint:
-        """The same endpoint, for connections that another policy holds for."""
+    def _policy_at(self, address: str | None) -> HostPolicy:
+        # A unix socket has no address.
+        addresses = None if address is None else [address] if address else []
+        return host_policy(addresses, self._hosts, self._origins)
+
+    def at(self, address: str | None) -> HttpEndpoint:
+        """The same endpoint for connections that arrive at another address: a host that listens at several has one each.
+
+        Args:
+            address: As for the class.
+        """
         other = copy.copy(self)
-        other.policy = policy
+        other._policy = self._policy_at(address)
         return other
 
     def drain(self) -> None:
-        """The end begins: calls that only wait finish now."""
+        """The host is about to end: calls that only wait (`subscriptions/listen`) are answered now, and those that come later.
+
+        Other calls go on. Sync, so that it can be called in a task that is being cancelled. Harmless when repeated.
+        """
         self._lasting.end()
 
-    def refuse(self, method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | Accepts:
-        """Judge a head before its body is read."""
-        if path not in self._paths:
-            return Refusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
-        return check_head(method, headers, self.policy)
+    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> HttpRefusal | HttpAccepted:
+        """Judge a head, before the body is read. Does not block.
 
-    def answer_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
-        """Send a refusal. Those of a client that speaks MCP hold a JSON-RPC error without an id."""
+        Args:
+            method: The verb.
+            path: The path of the target, without the query.
+            headers: Fields by lower-case name, without blanks around the value; those that came several times are joined by
+                `, `.
+
+        Returns:
+            What `refuse` takes, or what `serve` takes.
+        """
+        if path not in self._paths:
+            return HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
+        return check_head(method, headers, self._policy)
+
+    async def take_body(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | HttpRefusal:
+        """Read a body, within `limits.message_bytes`, `limits.body_timeout` and what all bodies may hold together.
+
+        Args:
+            receive: Gives the next piece, and an empty one at the end. What it raises passes through: that is how a host leaves
+                when the peer goes away in the middle.
+
+        Returns:
+            The body, or what `refuse` takes. The rest of a refused body was not read: a host that closes the connection does so
+            only when it has read on for a moment, since closing on unread bytes would lose the answer.
+        """
+        limits, body, taken = self.limits, bytearray(), 0
+        try:
+            with trio.move_on_after(limits.body_timeout):
+                while piece := await receive():
+                    if len(body) + len(piece) > limits.message_bytes:
+                        return HttpRefusal(413, f"Message too long: the limit is {limits.message_bytes} bytes")
+                    if not self.bodies.take(len(piece)):
+                        return HttpRefusal(503, "Too much arrives at once: try again", retry_after=limits.retry_after)
+                    taken += len(piece)
+                    body += piece
+                return bytes(body)
+        finally:
+            self.bodies.give_back(taken)
+        return HttpRefusal(408, "Request timeout: the body of the request did not arrive in time")
+
+    def refuse(self, exchange: HttpExchange, refusal: HttpRefusal) -> None:
+        """Answer with a refusal: one `respond`. Does not block.
+
+        Those of a client that speaks MCP hold a JSON-RPC error without an id.
+
+        Args:
+            exchange: The request; its body does not count.
+            refusal: What `admit` or `take_body` gave, or one of the host's own.
+        """
         self._share(exchange)
         if exchange.fields and exchange.method == "OPTIONS" and b"access-control-request-method" in exchange.headers:
             # A page asks whether it may.
@@ -84,16 +175,26 @@ class Endpoint:
         else:
             exchange.respond(refusal.status, refusal.reason.encode() + b"\n", _TEXT, extra)
 
-    def _share(self, exchange: Exchange) -> None:
+    def _share(self, exchange: HttpExchange) -> None:
         """Let the script of a web page that was allowed read the answer."""
-        origins = self.policy.origins
+        origins = self._policy.origins
         if origins:
             origin = exchange.headers.get(b"origin")
             if origin is not None and origin.decode("latin-1").strip().lower() in origins:
                 exchange.fields = shared_with(origin)
 
-    async def handle(self, exchange: Exchange, accepts: Accepts) -> None:
-        """Serve one request whose head was accepted. Comes back when the answer is complete or nobody waits for it."""
+    async def serve(self, exchange: HttpExchange, accepted: HttpAccepted) -> None:
+        """Serve one request: run it, and answer on the exchange.
+
+        Blocks while the call runs, in this task, so a host runs it in a task of its own for each request, beside one that hears
+        the peer go away (`exchange.peer_gone`). Comes back when the answer is complete or nobody waits for it; what was posted
+        may still have to be sent, and that, and the connection, are the host's. When it is cancelled the call is, and an answer
+        that was begun is ended. It raises nothing else, unless the exchange does; after that the connection cannot be used.
+
+        Args:
+            exchange: The request, with its whole body.
+            accepted: What `admit` said to its head.
+        """
         self._share(exchange)
         try:
             message = parse_message(exchange.body, self.limits)
@@ -108,13 +209,13 @@ class Endpoint:
             error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
             exchange.respond(400, encode_error(None, error))
             return
-        outlet = _HttpOutlet(exchange, accepts)
+        outlet = _HttpOutlet(exchange, accepted)
         try:
             if era_of(message.method, message.params) is Era.MODERN:
                 check_mirror(exchange.headers, message)
-            call = self.engine.prepare(message, outlet)
+            call = self._engine.prepare(message, outlet)
             if call.method == "tools/call":
-                tool = self.engine.registry.tools.get(call.params["name"])
+                tool = self._engine.registry.tools.get(call.params["name"])
                 if tool is not None and tool.headers:
                     check_params(tool.headers, exchange.headers, call.params.get("arguments"))
         except ProtocolError as exc:
@@ -129,8 +230,8 @@ class Endpoint:
             exchange.on_gone = exchange.on_silence = None
             outlet.call = None
 
-    async def _run(self, exchange: Exchange, call: Call, outlet: _HttpOutlet) -> None:
-        if exchange.left():
+    async def _run(self, exchange: HttpExchange, call: Call, outlet: _HttpOutlet) -> None:
+        if exchange.gone:
             return
         lasting = call if isinstance(call, LastingCall) else None
         if lasting is not None:
@@ -145,7 +246,7 @@ class Endpoint:
         exchange.on_gone = outlet.cancel
         outlet.call = call
         try:
-            await self.engine.run(call)
+            await self._engine.run(call)
         finally:
             if lasting is not None:
                 self._lasting.remove(lasting)
@@ -175,7 +276,7 @@ class _Lasting:
             call.end()
 
 
-def _retry_after(seconds: float | None) -> tuple[tuple[bytes, bytes], ...]:
+def _retry_after(seconds: float | None) -> HttpFields:
     """The field that says when to try again: whole seconds, and not at once."""
     return () if seconds is None or not math.isfinite(seconds) else ((b"retry-after", b"%d" % max(1, round(seconds))),)
 
@@ -185,7 +286,7 @@ class _HttpOutlet:
 
     __slots__ = ("_exchange", "call", "may_stream", "stream_only")
 
-    def __init__(self, exchange: Exchange, accepts: Accepts) -> None:
+    def __init__(self, exchange: HttpExchange, accepts: HttpAccepted) -> None:
         self._exchange = exchange
         self.may_stream = accepts.sse
         self.stream_only = not accepts.json

@@ -23,7 +23,7 @@ from ...protocol.http import Refusal
 from ...wire.answers import Answer
 from ...wire.http1 import Complete, Connection, Head
 from ..outbox import Outbox
-from .endpoint import Endpoint
+from .endpoint import HttpEndpoint
 from .h1_exchange import H1Exchange
 
 __all__ = ["H1Connection"]
@@ -64,7 +64,7 @@ class H1Connection:
     )
 
     def __init__(
-        self, stream: trio.abc.Stream, endpoint: Endpoint, first: bytes = b"", *, fd: int | None = None
+        self, stream: trio.abc.Stream, endpoint: HttpEndpoint, first: bytes = b"", *, fd: int | None = None
     ) -> None:
         self._stream = stream
         self._first = first
@@ -218,8 +218,7 @@ class H1Connection:
             return
         active = self._active
         if active is not None:
-            if active.on_silence is not None:
-                active.on_silence()
+            active.silent()
             self._due = trio.current_time() + self._limits.keep_alive
         else:
             self._refused = self._wire.time_out() is not None
@@ -239,7 +238,7 @@ class H1Connection:
         while event is not None:
             if type(event) is Head:
                 request = event.request
-                request.verdict = verdict = endpoint.refuse(request.method, request.path, request.headers)
+                request.verdict = verdict = endpoint.admit(request.method, request.path, request.headers)
                 event = wire.refuse(verdict) if type(verdict) is Refusal else wire.accept()
             else:
                 if type(event) is not Complete:
@@ -275,9 +274,9 @@ class H1Connection:
         request = answer.request
         try:
             if request.refusal is not None:
-                self._endpoint.answer_refusal(exchange, request.refusal)
+                self._endpoint.refuse(exchange, request.refusal)
             else:
-                await self._endpoint.handle(exchange, request.verdict)
+                await self._endpoint.serve(exchange, request.verdict)
             # The next one is answered when this answer has room: a client that does not read is not answered for ever.
             await exchange.wait_room()
         except Exception:

@@ -22,7 +22,7 @@ from ...protocol.http import Accepts, Refusal
 from ...wire.http2 import Http2
 from ...wire.http2_events import Body, Ended, Event, Fatal, GoneAway, Head, Reset
 from ..progress import send_all
-from .endpoint import Endpoint
+from .endpoint import HttpEndpoint
 from .h2_exchange import H2Exchange
 
 __all__ = ["H2Connection"]
@@ -76,7 +76,7 @@ class H2Connection:
         "wire",
     )
 
-    def __init__(self, stream: Any, endpoint: Endpoint, first: bytes = b"") -> None:
+    def __init__(self, stream: Any, endpoint: HttpEndpoint, first: bytes = b"") -> None:
         self._stream = stream
         self._first = first
         self._endpoint = endpoint
@@ -309,8 +309,7 @@ class H2Connection:
             self._refuse_body(exchange, Refusal(408, reason))
         for exchange in [one for one in self._exchanges.values() if now >= one.due]:
             exchange.due = now + limits.keep_alive
-            if exchange.on_silence is not None:
-                exchange.on_silence()
+            exchange.silent()
         if now >= self.wire.answers.due():
             self._hear(self.wire.look(now), now)
             self.wake()
@@ -368,14 +367,14 @@ class H2Connection:
     def _begin(self, head: Head, now: float) -> None:
         exchange, request, limits = H2Exchange(self, head), head.request, self._limits
         self._busy = True
-        verdict = self._endpoint.refuse(request.method, request.path.partition("?")[0], request.headers)
+        verdict = self._endpoint.admit(request.method, request.path.partition("?")[0], request.headers)
         if request.size > limits.head_bytes:
             verdict = Refusal(431, f"Request head too large: the limit is {limits.head_bytes} bytes")
         elif isinstance(verdict, Accepts) and (request.length or 0) > limits.message_bytes:
             verdict = self._too_large()
         if isinstance(verdict, Refusal):
             self.wire.refuse_body(head.stream)
-            self._endpoint.answer_refusal(exchange, verdict)
+            self._endpoint.refuse(exchange, verdict)
             return
         exchange.accepts = verdict
         if head.ended:
@@ -413,7 +412,7 @@ class H2Connection:
         del self._arriving[exchange.stream]
         self._forget(exchange)
         self.wire.refuse_body(exchange.stream, size)
-        self._endpoint.answer_refusal(exchange, refusal)
+        self._endpoint.refuse(exchange, refusal)
 
     def _forget(self, exchange: H2Exchange) -> None:
         """What arrived of a body is not held here any more."""
@@ -444,7 +443,7 @@ class H2Connection:
     async def _serve(self, exchange: H2Exchange) -> None:
         assert exchange.accepts is not None
         try:
-            await self._endpoint.handle(exchange, exchange.accepts)
+            await self._endpoint.serve(exchange, exchange.accepts)
         except Exception:
             logger.exception("an HTTP request failed in a way that should not happen")
             if exchange.streaming and not exchange.done:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...protocol.http import Accepts
 from ...wire.http2_events import Head
 from ...wire.http2_fields import encode_head
 from .date import http_date
-from .exchange import JSON, Exchange
+from .exchange import HttpExchange, HttpFields
 
 if TYPE_CHECKING:
     from .h2 import H2Connection
 
 __all__ = ["H2Exchange"]
 
-_STREAM_FIELDS: Final = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-)
 
-
-class H2Exchange(Exchange):
+class H2Exchange(HttpExchange):
     """One request on the connection, and its answer.
 
     Attributes:
@@ -42,42 +36,28 @@ class H2Exchange(Exchange):
         self.due: float = 0.0
         self.held: int = 0
 
-    def respond(
-        self, status: int, body: bytes, content_type: bytes = JSON, extra: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        if self.done or self.gone:
-            return
-        self.done = True
-        fields = [(b"content-length", b"%d" % len(body)), (b"date", http_date()), *extra, *self.fields]
-        if body:
-            fields.append((b"content-type", content_type))
+    def send_answer(self, status: int, content_type: bytes, fields: HttpFields, body: bytes) -> None:
+        kind = ((b"content-type", content_type),) if content_type else ()
+        block = encode_head(status, ((b"content-length", b"%d" % len(body)), (b"date", http_date()), *fields, *kind))
         if self.method == "HEAD":
             body = b""
         wire = self._connection.wire
-        wire.send_head(self.stream, encode_head(status, fields), end=not body)
+        wire.send_head(self.stream, block, end=not body)
         if body:
             wire.send_data(self.stream, body, end=True)
         self._connection.wake()
 
-    def start_stream(self) -> None:
-        if self.streaming or self.done or self.gone:
-            return
-        self.streaming = True
-        block = encode_head(200, (*_STREAM_FIELDS, (b"date", http_date()), *self.fields))
-        self._connection.wire.send_head(self.stream, block)
+    def send_head(self, fields: HttpFields) -> None:
+        self._connection.wire.send_head(self.stream, encode_head(200, (*fields, (b"date", http_date()))))
         self._connection.streaming(self)
         self._connection.wake()
 
-    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
-        if not self.gone and not self.done:
-            self._connection.wire.send_data(self.stream, data)
-            self._connection.wake()
+    def send_piece(self, data: bytes, last: bool) -> bool:
+        self._connection.wire.send_data(self.stream, data)
+        self._connection.wake()
         return True
 
-    def end_stream(self) -> None:
-        if self.gone or self.done:
-            return
-        self.done: bool = True
+    def send_end(self) -> None:
         self._connection.wire.send_data(self.stream, b"", end=True)
         self._connection.wake()
 
