@@ -26,9 +26,10 @@ import hpack
 import hyperframe.exceptions
 
 from ..limits import Limits
-from .http2_answers import DATA_FRAME, Answers, encode_frame
+from .http2_answers import DATA_FRAME, Answers, encode_frame, encode_goaway, encode_setting
 from .http2_events import Body, Ended, Event, Fatal, GoneAway, Head, Reset
 from .http2_fields import Malformed, check_request
+from .http2_leftovers import Leftovers
 from .http2_library import CONTINUE, PREFACE, Connection
 
 __all__ = ["PREFACE", "Http2"]
@@ -95,11 +96,12 @@ class Http2:
         settings = ((3, limits.h2_streams), (6, limits.head_bytes))
         self.answers: Answers = Answers(self._h2, limits)
         self._out = self.answers.out
-        self._out += encode_frame(_SETTINGS, 0, 0, b"".join(_setting(*setting) for setting in settings))
+        self._out += encode_frame(_SETTINGS, 0, 0, b"".join(encode_setting(*setting) for setting in settings))
         self._buffer = b""
         self._started = False
         self._events: list[Event] = []
         self._streams: dict[int, _Stream] = {}
+        self._leftovers = Leftovers(limits.h2_streams, 4 * limits.message_bytes)
         self._known: set[tuple[bytes, bytes]] = set()
         self._counts: dict[str, int] = {}
         self._period = now
@@ -181,7 +183,7 @@ class Http2:
 
     def _fail(self, code: int, reason: str) -> None:
         self._h2.clear_outbound_data_buffer()
-        self._out += _goaway(self._last, code)
+        self._out += encode_goaway(self._last, code)
         self._events.append(Fatal(code, reason))
         self._end()
 
@@ -224,7 +226,7 @@ class Http2:
         elif kind == _PRIORITY:
             self._receive_priority(frame, length, stream)
         elif kind == _GOAWAY:
-            self._receive_goaway(frame, length, stream)
+            self._receiveencode_goaway(frame, length, stream)
         elif kind == _PUSH_PROMISE:
             raise _Broken(_Code.PROTOCOL_ERROR, "a client does not push")
         else:
@@ -247,9 +249,13 @@ class Http2:
     def _take_data(self, stream: int, data: bytes, size: int) -> None:
         one = self._streams.get(stream)
         if one is None or one.refused:
-            # It counts for the window of the connection, and nobody takes it.
-            if size:
+            if size and (one is not None or self._leftovers.drop(stream, size)):
+                # It is dropped, and so is what follows.
+                self._h2.acknowledge_received_data(size, stream)
+            elif size:
+                # It counts for the window of the connection.
                 self._h2.increment_flow_control_window(size)
+                self._give_up(self._leftovers.end(stream))
             return
         one.received += len(data)
         if one.length is not None and one.received > one.length:
@@ -261,6 +267,7 @@ class Http2:
 
     def _body_ended(self, stream: int | None) -> None:
         assert stream is not None
+        self._leftovers.end(stream)
         one = self._streams.get(stream)
         if one is None:
             return
@@ -359,7 +366,7 @@ class Http2:
         if stream in self._streams:
             self._fault(stream, code)
 
-    def _receive_goaway(self, frame: bytes, length: int, stream: int) -> None:
+    def _receiveencode_goaway(self, frame: bytes, length: int, stream: int) -> None:
         if stream or length < 8:
             raise _Broken(_Code.PROTOCOL_ERROR if stream else _Code.FRAME_SIZE_ERROR, "a GOAWAY that is wrong")
         self._count("GOAWAY", self._limits.h2_settings)
@@ -371,6 +378,7 @@ class Http2:
             if isinstance(event, h2.events.StreamReset):
                 if event.remote_reset is False:
                     self._count("resets", self._limits.h2_resets)
+                self._leftovers.end(event.stream_id)
                 if event.stream_id in self._streams:
                     self._drop(event.stream_id)
                     self._events.append(Reset(event.stream_id, int(event.error_code or 0)))
@@ -395,7 +403,7 @@ class Http2:
         if one is not None:
             one.refused = True
         if size and not self.closed:
-            self._h2.increment_flow_control_window(size)
+            self._h2.acknowledge_received_data(size, stream)
             self.answers.collect()
 
     # -- answering
@@ -431,10 +439,18 @@ class Http2:
         return self._streams.pop(stream)
 
     def _finish(self, stream: int) -> None:
-        """Our half has ended; a body that still comes is not wanted."""
+        """Our half has ended; a body that still comes is dropped for a moment."""
         if not self._drop(stream).body_ended:
+            self._give_up(self._leftovers.add(stream, self._now))
+
+    def _give_up(self, stream: int | None) -> None:
+        if stream is not None:
             self._h2.reset_stream(stream, _Code.NO_ERROR)
             self.answers.collect()
+
+    def due(self) -> float:
+        """When `look` is to be called."""
+        return min(self.answers.due(), self._leftovers.due())
 
     def drain(self) -> None:
         """Take no more streams; those that are open go on, and GOAWAY follows the last of them.
@@ -448,10 +464,11 @@ class Http2:
         """Say that the connection ends now."""
         if not self.closed and not self._told:
             self._told = True
-            self._out += _goaway(self._last if self._most is None else self._most, _Code.NO_ERROR)
+            self._out += encode_goaway(self._last if self._most is None else self._most, _Code.NO_ERROR)
 
     def take(self, now: float, most: int = 4 * DATA_FRAME) -> bytes:
         """The next bytes to send, about so many."""
+        self._now = now
         before = self.answers.frames
         for stream in self.answers.take(most, now):
             self._finish(stream)
@@ -465,9 +482,11 @@ class Http2:
         return out
 
     def look(self, now: float) -> list[Event]:
-        """Judge windows that stay shut; due at `answers.due()`."""
+        """Judge windows that stay shut, and give up what was answered long enough ago."""
         if self.closed:
             return []
+        for stream in self._leftovers.overdue(now):
+            self._give_up(stream)
         events: list[Event] = []
         self._events = events
         if self.answers.stalled(now):
@@ -477,11 +496,3 @@ class Http2:
             events.append(Reset(stream, _Code.CANCEL))
         self._events = []
         return events
-
-
-def _setting(name: int, value: int) -> bytes:
-    return name.to_bytes(2, "big") + value.to_bytes(4, "big")
-
-
-def _goaway(last: int, code: int) -> bytes:
-    return encode_frame(_GOAWAY, 0, 0, last.to_bytes(4, "big") + int(code).to_bytes(4, "big"))

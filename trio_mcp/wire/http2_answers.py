@@ -17,18 +17,29 @@ import h2.connection
 
 from ..limits import Limits
 
-__all__ = ["DATA_FRAME", "Answers", "encode_frame"]
+__all__ = ["DATA_FRAME", "Answers", "encode_frame", "encode_goaway", "encode_setting"]
 
 DATA_FRAME: Final = 16_384
 """Longest frame of data: with longer ones a stream waits longer for its turn."""
 
 _PING: Final = 6
+_GOAWAY: Final = 7
 _NEVER: Final = float("inf")
 
 
 def encode_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     """A whole frame."""
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+def encode_setting(name: int, value: int) -> bytes:
+    """One of the settings in a SETTINGS frame."""
+    return name.to_bytes(2, "big") + value.to_bytes(4, "big")
+
+
+def encode_goaway(last: int, code: int) -> bytes:
+    """A GOAWAY frame."""
+    return encode_frame(_GOAWAY, 0, 0, last.to_bytes(4, "big") + int(code).to_bytes(4, "big"))
 
 
 class _Window:

@@ -228,8 +228,8 @@ class H2Connection:
         self.room.unpark_all()
         if not self.wire.streams:
             self._settle()
-        elif not self._ended:
-            self._due_at(self.wire.answers.due())
+        if not self._ended:
+            self._due_at(self.wire.due())
 
     def _write_now(self, sock: trio.socket.SocketType, data: bytes) -> bytes:
         """What is left of it."""
@@ -310,7 +310,7 @@ class H2Connection:
         for exchange in [one for one in self._exchanges.values() if now >= one.due]:
             exchange.due = now + limits.keep_alive
             exchange.silent()
-        if now >= self.wire.answers.due():
+        if now >= self.wire.due():
             self._hear(self.wire.look(now), now)
             self.wake()
         if not self.wire.streams and not self._ended:
@@ -319,7 +319,7 @@ class H2Connection:
                 self.wire.leave()
                 self._end()
         due += [one.due for one in (*self._arriving.values(), *self._exchanges.values())]
-        due += [self._head_due, self.wire.answers.due(), now + limits.idle_timeout]
+        due += [self._head_due, self.wire.due(), now + limits.idle_timeout]
         if not self.wire.settled:
             due.append(self._begun + limits.head_timeout)
         self._due = min(due)
