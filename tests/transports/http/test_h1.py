@@ -1255,6 +1255,8 @@ async def test_requests_of_a_client_that_does_not_read_are_not_held_for_ever(
                 sent += len(data) * 20
                 await trio.lowlevel.checkpoint()
                 assert peer.connection.held < 300_000
+                # Nor are the answers to them.
+                assert not peer.connection.outbox.flooded
         await peer.ended.wait()
         assert trio.current_time() == pytest.approx(5)
 
