@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "trio_mcp"
+import trio_mcp
+
+# It may be installed, and not lie beside the tests.
+PACKAGE = Path(trio_mcp.__file__).parent
 
 # A floor imports itself and the floors before it. `cli` and `testing` stand side by side on top.
 FLOORS = [

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import trio_mcp
 from tests.mutants import ROOT, load
+
+# The package may be installed, and not lie beside the tests.
+CODE = Path(trio_mcp.__file__).parent.parent
 
 
 def test_each_mutant_changes_one_place_that_is_there() -> None:
     wrong = [
         f"{one.id}: {times} times in {one.file}"
         for one in load()
-        if (times := (ROOT / one.file).read_text().count(one.old)) != 1 or one.old == one.new
+        if (times := (CODE / one.file).read_text().count(one.old)) != 1 or one.old == one.new
     ]
     assert wrong == []
 

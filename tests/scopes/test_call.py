@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import RequestMeta
 from trio_mcp.scopes.call import Call, LastingCall, Settlement
@@ -19,6 +19,9 @@ class Sent:
     """An outlet that keeps what it is given."""
 
     def __init__(self) -> None:
+        self.room = trio.Event()
+        self.room.set()
+        self.taken = True
         self.notes: list[bytes] = []
         self.answers: list[bytes] = []
 
@@ -28,14 +31,14 @@ class Sent:
     full = False
 
     async def wait_room(self) -> None:
-        pass
+        await self.room.wait()
 
     def post(self, message: bytes) -> None:
         self.notes.append(message)
 
     def answer(self, message: bytes) -> bool:
         self.answers.append(message)
-        return True
+        return self.taken
 
 
 def make(timeout: float = 100) -> tuple[Call, Sent]:
@@ -168,6 +171,20 @@ async def test_notify_always_checkpoints() -> None:
         await call.notify("notifications/progress", {})
 
 
+@pytest.mark.parametrize("over", [False, True])
+async def test_progress_waits_for_room_and_is_not_said_when_the_call_ends_meanwhile(over: bool) -> None:
+    call, sent = make()
+    sent.room = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call.notify, "notifications/progress", {})
+        await wait_all_tasks_blocked()
+        assert sent.notes == []
+        if over:
+            call.cancel("over")
+        sent.room.set()
+    assert len(sent.notes) == (not over)
+
+
 class Task:
     """What a call has become; counts how often it was abandoned."""
 
@@ -189,9 +206,13 @@ class Task:
         self.abandoned += 1
 
 
-@pytest.mark.parametrize(("end", "abandoned"), [("answer", 0), ("cancel", 1), ("outside", 1), ("crash", 1)])
-async def test_a_task_whose_handle_is_not_answered_is_abandoned(end: str, abandoned: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "abandoned", "answered"),
+    [("answer", 0, 1), ("gone", 1, 1), ("cancel", 1, 0), ("outside", 1, 0), ("crash", 1, 0)],
+)
+async def test_a_task_whose_handle_does_not_arrive_is_abandoned(end: str, abandoned: int, answered: int) -> None:
     call, sent = make()
+    sent.taken = end != "gone"
     call.task = task = Task()
 
     async def work(call: Call) -> bytes:
@@ -206,7 +227,7 @@ async def test_a_task_whose_handle_is_not_answered_is_abandoned(end: str, abando
 
     with trio.CancelScope() as outside, suppress(ZeroDivisionError):
         await run_call(call, work, late)
-    assert (task.abandoned, len(sent.answers)) == (abandoned, 1 - abandoned)
+    assert (task.abandoned, len(sent.answers)) == (abandoned, answered)
 
 
 def test_a_call_that_lasts_hears_of_the_end_whenever_it_comes() -> None:

@@ -47,6 +47,50 @@ async def test_refuses_beyond_the_queue_and_says_when_to_come_back() -> None:
     assert not -32768 <= caught.value.code <= -32000
 
 
+async def test_a_refusal_of_the_executor_behind_takes_no_place() -> None:
+    executor = Executor(2, 5, then=Executor(1, 0))
+    executor.ticket()
+    with pytest.raises(ServerBusy):
+        executor.ticket()
+    assert executor.statistics() == ExecutorStatistics(running=1, waiting=0)
+
+
+@pytest.mark.parametrize("entered", [True, False])
+async def test_a_place_behind_which_there_is_none_is_no_place(entered: bool) -> None:
+    """Whoever gets one in front meanwhile is refused, and gives it on."""
+    behind = Executor(1, 1)
+    executor, begun, refused, never = Executor(1, 1, then=behind), list[str](), list[ServerBusy](), trio.Event()
+    behind.ticket()
+    leaving = trio.CancelScope()
+
+    async def wait(ticket: Ticket) -> None:
+        try:
+            await hold(ticket, "second", begun, never)
+        except ServerBusy as exc:
+            refused.append(exc)
+
+    async def leave(ticket: Ticket) -> None:
+        with leaving:
+            await hold(ticket, "first", begun, never)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leave, executor.ticket())
+        second = executor.ticket()
+        if entered:
+            nursery.start_soon(wait, second)
+        await wait_all_tasks_blocked()
+        leaving.cancel()
+        # The first has left the queue behind and not yet its place in front.
+        behind.ticket()
+        await wait_all_tasks_blocked()
+        if not entered:
+            nursery.start_soon(wait, second)
+            await wait_all_tasks_blocked()
+        assert (begun, len(refused)) == ([], 1)
+        assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_waits_has_a_bound_in_bytes_as_well() -> None:
     executor, never = Executor(1, 100, waiting_bytes=1_000), trio.Event()
     executor.ticket(5_000)

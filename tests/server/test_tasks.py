@@ -31,6 +31,8 @@ from trio_mcp import (
     open_client,
     open_server,
 )
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
+from trio_mcp.testing import open_raw, request
 
 from .task_helpers import LIMITS, TASKS, declared_request, sleeper, until
 
@@ -70,6 +72,55 @@ async def test_a_window_of_zero_makes_a_task_before_the_function_begins(autojump
         started = await client.start_tool("where")
         assert started.id is not None
         assert (await started.result()).data is True
+
+
+class Slow(MemoryTaskStore):
+    """A store that takes its time to create."""
+
+    created = 0
+
+    async def create(self, task: Task) -> None:
+        self.created += 1
+        await trio.sleep(1)
+        await super().create(task)
+
+
+@pytest.mark.parametrize(("seconds", "created"), [(0, 0), (0.5, 1)])
+async def test_a_call_that_has_asked_stays_one_however_long_its_handler_takes_to_unwind(
+    seconds: float, created: int, autojump_clock: Any
+) -> None:
+    """Whether it asks before its window is over, or while its row is made."""
+    server = Server("s", tasks=(store := Slow()), task_inline_ms=100)
+    runs: list[None] = []
+
+    @server.tool(task_support="optional")
+    async def ask(ctx: Context) -> str:
+        runs.append(None)
+        if len(runs) > 1:
+            return f"{(await ctx.elicit('Well?', {'x': int})).value['x']}"
+        await trio.sleep(seconds)
+        try:
+            await ctx.elicit("Well?", {"x": int})
+        finally:
+            await trio.sleep(3)
+        return "never"
+
+    async with open_client(server, on_elicit=lambda params: {"x": 1}) as client:
+        assert (await client.call_tool("ask")).text == "1"
+        assert (len(runs), store.created) == (2, created)
+
+
+async def test_at_the_end_of_its_connection_a_call_stays_one(autojump_clock: Any) -> None:
+    """Nobody is left who could ask for the task."""
+    message = request(1, "tools/call", name="sleep", arguments={"seconds": 1})
+    message["params"]["_meta"][CLIENT_CAPABILITIES] = {"extensions": {TASKS: {}}}
+    for before in (True, False):
+        async with open_raw(sleeper(task_inline_ms=100)) as peer:
+            await peer.send(message)
+            await trio.sleep(0.05 if before else 0.15)
+            await peer.close_input()
+            (answer,) = await peer.receive_all()
+        assert answer["result"]["resultType"] == ("complete" if before else "task")
 
 
 async def test_a_client_that_takes_no_tasks_waits(autojump_clock: Any) -> None:

@@ -485,6 +485,14 @@ async def test_the_deadline_of_a_request_is_a_clear_error(
     assert len(caplog.records) == 3
 
 
+@pytest.mark.parametrize("limits", [{"running": 1}, {"connection_running": 1}])
+async def test_to_wait_for_a_place_takes_no_time_of_a_call(limits: dict[str, Any], autojump_clock: MockClock) -> None:
+    server, _ = make(limits=Limits(request_timeout=3, **limits))
+    async with open_raw(server) as peer:
+        await peer.send(call(1, "slow", seconds=2), call(2, "slow", seconds=2))
+        assert [text_of(await peer.receive()) for _ in range(2)] == ["slept", "slept"]
+
+
 async def test_big_answers_to_a_peer_that_does_not_read_stall_nobody_else(autojump_clock: MockClock) -> None:
     server, _ = make(limits=Limits(write_buffer=100_000, connection_running=4))
     size = 300_000
@@ -518,6 +526,22 @@ async def test_behind_a_peer_that_does_not_read_only_so_many_calls_have_run(auto
         # None begins while an answer waits, and each keeps its place until its answer has room.
         assert 1 <= len(ran) <= 4
         await deaf.vanish()
+
+
+async def test_nothing_begins_while_an_answer_waits(autojump_clock: MockClock) -> None:
+    server, log = make(limits=Limits(write_buffer=10_000))
+
+    @server.tool
+    async def big() -> str:
+        return "x" * 30_000
+
+    async with open_raw(server, pipe=4_000) as peer:
+        await peer.send(call(1, "big"))
+        await wait_all_tasks_blocked()
+        await peer.send(call(2, "slow", seconds=0))
+        await wait_all_tasks_blocked()
+        assert log.events == []
+        assert [(await peer.receive())["id"] for _ in range(2)] == [1, 2]
 
 
 async def test_a_peer_that_does_not_read_is_held_back_when_it_listens(autojump_clock: MockClock) -> None:

@@ -1037,6 +1037,33 @@ async def test_a_client_that_left_before_its_request_was_looked_at_does_not_wait
     assert [event[1] for event in log.events] == [1, 1]
 
 
+class Full(Kept):
+    """One that drops notices after the first."""
+
+    def send_chunk(self, data: bytes, *, last: bool = False) -> bool:
+        return (last or self.kept == ["stream"]) and super().send_chunk(data)
+
+
+async def test_a_listener_that_misses_a_notice_ends_and_may_look_anew() -> None:
+    server, _ = make()
+    exchange = Full(request(1, "subscriptions/listen", notifications={"resourceSubscriptions": ["x://y"]}))
+
+    @server.resource("x://y")
+    async def resource() -> str:
+        return "y"
+
+    async with open_engine(server) as engine, trio.open_nursery() as nursery:
+        endpoint = Endpoint(engine, host_policy(["127.0.0.1"]), "/mcp")
+        nursery.start_soon(endpoint.handle, exchange, Accepts(True, True))
+        await wait_all_tasks_blocked()
+        assert len(exchange.kept) == 2
+        server.notify_resource_updated("x://y")
+        await wait_all_tasks_blocked()
+        assert b'"result"' in exchange.kept[2]
+        assert exchange.kept[-1] == "end"
+        nursery.cancel_scope.cancel()
+
+
 # -- the client goes away
 
 
@@ -1223,6 +1250,8 @@ async def test_requests_of_a_client_that_does_not_read_are_not_held_for_ever(
                 sent += len(data) * 20
                 await trio.lowlevel.checkpoint()
                 assert peer.connection.held < 300_000
+                # Nor are the answers to them.
+                assert not peer.connection.outbox.flooded
         await peer.ended.wait()
         assert trio.current_time() == pytest.approx(5)
 
@@ -1328,7 +1357,7 @@ async def test_an_answer_keeps_its_place_until_it_has_room(autojump_clock: MockC
         await wait_all_tasks_blocked()
         assert site.statistics.running == 1
         await deaf.ended.wait()
-        assert site.statistics == IDLE
+        assert (deaf.ended_at, site.statistics) == (pytest.approx(5), IDLE)
 
 
 # -- drain

@@ -241,6 +241,17 @@ async def test_what_waits_is_bounded_for_the_connection_and_small_answers_pass(a
         assert s.engine.executor.statistics() == IDLE
 
 
+async def test_a_call_that_waited_for_room_goes_on(autojump_clock: MockClock) -> None:
+    async with site(write_buffer=2_000, write_stall=1_000) as s:
+        client = await s.connect(window=False, initial=0)
+        stream = await client.ask(1, "steps", {"progressToken": "p"}, count=100, pause=0.01)
+        await client.pump_for(30)
+        assert s.engine.executor.statistics().running == 1
+        client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 50_000})
+        await client.flush()
+        assert await client.text(stream, 100) == "done"
+
+
 # -- timers
 
 
