@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
 from trio_mcp.protocol.http import host_policy
@@ -71,3 +71,28 @@ async def test_what_was_read_in_the_step_of_the_end_begins_nothing(autojump_cloc
         assert trio.current_time() == 0
         assert [event for event in log.events if 2 in event] == []
         assert engine.executor.statistics() == IDLE
+
+
+async def test_a_large_answer_that_was_complete_gives_its_place_back_at_the_hang_up(autojump_clock: MockClock) -> None:
+    server, _ = make()
+
+    @server.tool
+    async def big(size: int) -> str:
+        return "x" * size
+
+    async with open_engine(server) as engine, trio.open_nursery() as nursery:
+        ours, theirs = lockstep_stream_pair()
+        connection = H2Connection(theirs, Endpoint(engine, host_policy(["127.0.0.1"], None, None), "/mcp"))
+        nursery.start_soon(connection.run)
+        peer = H2Peer(ours)
+        await peer.begin()
+        await peer.pump()
+        for id in range(3):
+            await peer.post(call(id, "big", size=2_000_000))
+        await wait_all_tasks_blocked()
+        assert engine.executor.statistics().running == 3
+        now = trio.current_time()
+        await peer.aclose()
+        await wait_all_tasks_blocked()
+        assert engine.executor.statistics() == IDLE
+        assert trio.current_time() == now

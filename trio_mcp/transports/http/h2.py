@@ -247,6 +247,8 @@ class H2Connection:
 
         When the connection holds too much, those are kept back that have more than their share of it.
         """
+        if self._gone:
+            return False  # whose answer was complete waits for nobody
         answers, limit = self.wire.answers, self._limits.write_buffer
         own = answers.pending(stream)
         return own > limit or (answers.waiting > limit and own > limit // answers.queues)
