@@ -228,6 +228,7 @@ async def bear(edge: str, certificate: tuple[str, str], folder: Path, factor: fl
 @pytest.mark.soak
 @pytest.mark.parametrize("edge", EDGES)
 async def test_a_healthy_client_beside_a_bad_one(edge: str, certificate: tuple[str, str], tmp_path: Path) -> None:
-    # How fast a shared machine is says nothing, so the floor is far above what is seen; in a deep run it is nearer. The bad one runs
+    # How fast a shared machine is says nothing, so the floor is far above what is seen; in a deep run it is nearer.
+    # The bad one runs
     # in the same process, so that its own work is in the time as well.
     await bear(edge, certificate, tmp_path, 5, 0.1 if FACTOR > 1 else 0.25)
