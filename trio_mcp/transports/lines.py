@@ -55,6 +55,8 @@ class _Connection:
         self._idle = trio.Event()
         self._ending = False
         self._lasting = 0
+        # Bytes of refusals since the buffer is full.
+        self._refused = 0
 
     # -- what a call needs of its transport
 
@@ -165,8 +167,11 @@ class _Connection:
             logger.info("%r cancelled: %s", call, reason)
 
     def _refuse(self, id: RequestId | None, error: ProtocolError) -> None:
-        self._link.post(encode_error(id, error), now=self._executor.idle)
-        if self._link.flooded:
+        message = encode_error(id, error)
+        # What waits besides are answers, of which one may be larger than the buffer: they do not count.
+        self._refused = self._refused + len(message) if self._link.full else 0
+        self._link.post(message, now=self._executor.idle)
+        if self._refused > self._engine.limits.write_buffer:
             # Nothing that it sends is held beyond the bounds, and neither is what it is told of that.
             logger.warning("a client that sends and does not read is left")
             self._nursery.cancel_scope.cancel()

@@ -85,11 +85,6 @@ class Link:
         return self._outbox.full
 
     @property
-    def flooded(self) -> bool:
-        """Whether far more waits for the peer than fits: it has caused more than it reads."""
-        return self._outbox.flooded
-
-    @property
     def broken(self) -> bool:
         """Whether the peer is known to be gone."""
         return self._outbox.broken

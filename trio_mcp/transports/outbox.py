@@ -47,11 +47,6 @@ class Outbox:
         return self._size > self._limits.write_buffer
 
     @property
-    def flooded(self) -> bool:
-        """Whether more than twice that waits: what is posted without waiting for room has a bound as well."""
-        return self._size > 2 * self._limits.write_buffer
-
-    @property
     def pending(self) -> bool:
         """Whether something waits and no task is writing it."""
         return bool(self._pending) and not self._writing

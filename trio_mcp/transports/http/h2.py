@@ -178,7 +178,9 @@ class H2Connection:
                 # A half-closed connection counts as closed.
                 self._peer_gone()
                 return
-            self._take(data)
+            # A write may have found out meanwhile that nobody is there: then nothing begins any more.
+            if not self._ended:
+                self._take(data)
 
     async def _receive(self) -> bytes:
         if self._sock is None:
