@@ -26,10 +26,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
 from trio_mcp import Context, Limits, Server, ToolError
-from trio_mcp.protocol.http import host_policy
 from trio_mcp.server.engine import Engine, open_engine
 from trio_mcp.testing import RawPeer, request
-from trio_mcp.transports.http.endpoint import Endpoint
+from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h1 import H1Connection
 from trio_mcp.transports.http.h2 import H2Connection
 from trio_mcp.transports.lines import serve_lines
@@ -380,7 +379,7 @@ class TappedLink(Link):
 class Lines(Client):
     """A byte stream."""
 
-    def __init__(self, engine: Engine, endpoint: Endpoint) -> None:
+    def __init__(self, engine: Engine, endpoint: HttpEndpoint) -> None:
         super().__init__()
         self._engine = engine
         self._serving = trio.CancelScope()
@@ -436,7 +435,7 @@ class Lines(Client):
 class Http1(Client):
     """HTTP/1.1: answers in the order of the requests."""
 
-    def __init__(self, engine: Engine, endpoint: Endpoint) -> None:
+    def __init__(self, engine: Engine, endpoint: HttpEndpoint) -> None:
         super().__init__()
         self._tap = Tap(self.server_stream)
         self._connection = H1Connection(self._tap, endpoint)
@@ -508,7 +507,7 @@ class TellingPeer(H2Peer):
 class Http2(Client):
     """HTTP/2: each request is a stream, and a reset of it the cancellation."""
 
-    def __init__(self, engine: Engine, endpoint: Endpoint) -> None:
+    def __init__(self, engine: Engine, endpoint: HttpEndpoint) -> None:
         super().__init__()
         self._tap = Tap(self.server_stream)
         self._connection = H2Connection(self._tap, endpoint)
@@ -599,7 +598,7 @@ class World:
 
     def __init__(self, engine: Engine, tools: Tools, nursery: trio.Nursery) -> None:
         self.engine = engine
-        self.endpoint = Endpoint(engine, host_policy(["127.0.0.1"]), "/mcp")
+        self.endpoint = HttpEndpoint(engine, address="127.0.0.1")
         self.tools = tools
         self.nursery = nursery
         self.ending = False

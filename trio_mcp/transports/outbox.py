@@ -47,6 +47,11 @@ class Outbox:
         return self._size > self._limits.write_buffer
 
     @property
+    def waiting(self) -> int:
+        """How many bytes wait for the peer."""
+        return self._size
+
+    @property
     def pending(self) -> bool:
         """Whether something waits and no task is writing it."""
         return bool(self._pending) and not self._writing

@@ -6,9 +6,8 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
-from trio_mcp.protocol.http import host_policy
 from trio_mcp.server.engine import open_engine
-from trio_mcp.transports.http.endpoint import Endpoint
+from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h2 import H2Connection
 
 from .helpers import IDLE, call, make
@@ -67,7 +66,7 @@ async def test_what_was_read_in_the_step_of_the_end_begins_nothing(autojump_cloc
     await peer.post(call(2, "slow", seconds=30))
     async with open_engine(server) as engine:
         stream = Dying(first, kept.take())
-        await H2Connection(stream, Endpoint(engine, host_policy(["127.0.0.1"], None, None), "/mcp")).run()
+        await H2Connection(stream, HttpEndpoint(engine, address="127.0.0.1")).run()
         assert trio.current_time() == 0
         assert [event for event in log.events if 2 in event] == []
         assert engine.executor.statistics() == IDLE
@@ -82,7 +81,7 @@ async def test_a_large_answer_that_was_complete_gives_its_place_back_at_the_hang
 
     async with open_engine(server) as engine, trio.open_nursery() as nursery:
         ours, theirs = lockstep_stream_pair()
-        connection = H2Connection(theirs, Endpoint(engine, host_policy(["127.0.0.1"], None, None), "/mcp"))
+        connection = H2Connection(theirs, HttpEndpoint(engine, address="127.0.0.1"))
         nursery.start_soon(connection.run)
         peer = H2Peer(ours)
         await peer.begin()

@@ -66,9 +66,10 @@ class HttpExchange(ABC):
 
     def peer_gone(self) -> None:
         """The peer went away: the call is cancelled, and nothing more is sent. Harmless when repeated, or after the answer."""
-        if not self.gone and not self.done:
+        if not self.gone:
+            # Also where the answer was complete: whoever has just sent it learns that nobody took it.
             self.gone = True
-            if self.on_gone is not None:
+            if not self.done and self.on_gone is not None:
                 self.on_gone()
 
     def silent(self) -> None:
