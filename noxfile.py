@@ -2,7 +2,8 @@
 
 nox                     everything that CI runs
 nox -s tests            the tests, against the built wheel
-nox -s all              besides that: other Pythons, the newest releases of what we depend on, mutants, deep runs
+nox -s all              besides that: the lowest versions that are declared, other Pythons, the newest releases of what we depend on,
+                        mutants, deep runs
 nox -s bench            the benchmarks, which set up the peers that they compare with
 nox -s constraints      write down the versions that the sessions install
 
@@ -18,7 +19,7 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "types", "docs", "conformance", "interop", "lowest", "tests"]
+nox.options.sessions = ["lint", "types", "docs", "conformance", "interop", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
@@ -163,7 +164,7 @@ def deep(session: nox.Session) -> None:
 @nox.session(name="all", python=False)
 def everything(session: nox.Session) -> None:
     """All that CI does not run every time."""
-    for name in (*nox.options.sessions, "pythons", "newest", "mutants", "deep"):
+    for name in (*nox.options.sessions, "lowest", "pythons", "newest", "mutants", "deep"):
         session.notify(name)
 
 

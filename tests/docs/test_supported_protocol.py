@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import trio_mcp
+
 ROOT = Path(__file__).parents[2]
+# What is installed need not be beside the tests.
+FOLDERS = {"trio_mcp": Path(trio_mcp.__file__).parent, "tests": ROOT / "tests"}
 TEXT = (ROOT / "docs" / "supported-protocol.md").read_text()
 
 SPECIFICATION = (
@@ -88,7 +92,7 @@ def test_what_is_named_exists(page: str) -> None:
             names = re.findall(r"`([^`]+)`", column)
             assert ", ".join(f"`{name}`" for name in names) == column, "names in backticks, with commas between"
             for name in names:
-                assert (ROOT / folder / f"{name}.py").is_file(), f"there is no {folder}/{name}.py"
+                assert (FOLDERS[folder] / f"{name}.py").is_file(), f"there is no {folder}/{name}.py"
 
 
 def test_the_paths_in_the_text_exist() -> None:

@@ -141,7 +141,7 @@ async def test_another_process_takes_over_what_a_killed_one_left(tmp_path: Path)
         again = {await one.client.start("second_time", number=number): number for number in range(20)}
         kept = await one.client.start("again_ask", number=5)
         asked = await one.client.until(kept, lambda state: state["status"] == "input_required")
-        done = await one.client.start("quick", number=3, seconds=0.05)
+        done = await one.client.start("quick", number=3, seconds=0.5)
         before = await one.client.end(done)
         others = [await two.client.start("long", number=number) for number in range(3)]
         await until_marked(noted, "second_time 19")

@@ -42,13 +42,13 @@ class AnswerReader:
     """
 
     def __init__(self) -> None:
-        self.status = 0
-        self.reason = b""
+        self.status: int = 0
+        self.reason: bytes = b""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.body = bytearray()
-        self.complete = False
-        self.keep = False
-        self.begun = False
+        self.body: bytearray = bytearray()
+        self.complete: bool = False
+        self.keep: bool = False
+        self.begun: bool = False
         self.fault: httpx2.RemoteProtocolError | None = None
         self._to_the_end = False
         self._quiet = 0

@@ -33,17 +33,17 @@ class Stream:
     )
 
     def __init__(self, id: int) -> None:
-        self.id = id
-        self.status = 0
+        self.id: int = id
+        self.status: int = 0
         self.fields: list[tuple[bytes, bytes]] = []
-        self.body = bytearray()
-        self.length = -1  # by its content-length
-        self.got = 0
-        self.owed = 0  # received, and the server was not given room for it yet
-        self.sent = False
+        self.body: bytearray = bytearray()
+        self.length: int = -1  # by its content-length
+        self.got: int = 0
+        self.owed: int = 0  # received, and the server was not given room for it yet
+        self.sent: bool = False
         self.sent_at: float = math.inf  # where its last frame ends in all that is written
-        self.ended = False
-        self.refused = False
+        self.ended: bool = False
+        self.refused: bool = False
         self.error: httpx2.TransportError | None = None
         self._changed = trio.Event()
 

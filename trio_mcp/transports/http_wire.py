@@ -80,7 +80,7 @@ class Wire:
         self._socket = stream.socket
         self._tolerant = _Tolerant(stream)
         self._stream: trio.abc.Stream = self._tolerant
-        self.closed = False
+        self.closed: bool = False
 
     async def start_tls(self, context: ssl.SSLContext, host: str, protocols: list[str]) -> str | None:
         """Speak TLS from here on; returns the protocol that was agreed on.

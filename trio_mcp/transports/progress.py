@@ -118,7 +118,7 @@ class Progressing(trio.abc.HalfCloseableStream):
     def __init__(self, stream: trio.SocketStream, stall: float) -> None:
         self._stream = stream
         self._stall = stall
-        self.socket = stream.socket
+        self.socket: trio.socket.SocketType = stream.socket
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """As of the socket."""

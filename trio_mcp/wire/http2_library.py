@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import h2.config
 import h2.connection
@@ -32,10 +32,10 @@ class _Decoder(hpack.Decoder):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self.max_header_list_size = most
+        self.max_header_list_size: int = most
         self.fields: Fields = []
 
-    def decode(self, data: bytes, raw: bool = False) -> list:  # type: ignore[type-arg]
+    def decode(self, data: bytes, raw: bool = False) -> list[Any]:
         self.fields = []
         try:
             self.fields = self._decode(data)
@@ -104,14 +104,14 @@ class Connection(h2.connection.H2Connection):
             )
         )
         # The number of streams is bounded by us: too many would end the connection.
-        self.local_settings = h2.settings.Settings(
+        self.local_settings: h2.settings.Settings = h2.settings.Settings(
             client=False, initial_values={h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 2**31 - 1}
         )
         # Up to this a head is refused alone; beyond it the table is out of step, and with it the connection.
         self._fields = _Decoder(2 * limits.head_bytes)
         self._blocks = _Encoder()
-        self.decoder = self._fields
-        self.encoder = self._blocks  # type: ignore[assignment]
+        self.decoder: hpack.Decoder = self._fields
+        self.encoder: hpack.Encoder = self._blocks  # type: ignore[assignment]
         self.receive_data(PREFACE)
 
     @property
