@@ -180,6 +180,15 @@ async def growth(lived: Life, count: int, at_once: int, kinds: list[int]) -> tup
     return grown
 
 
+async def least_growth(lived: Life, count: int, at_once: int, kinds: list[int], *, below: int) -> int:
+    """The blocks of `growth`; measured once more where it is not below, since the interpreter may have kept something for
+    itself. What leaks does so each time."""
+    _, blocks = await growth(lived, count, at_once, kinds)
+    if blocks >= below:
+        _, blocks = await growth(lived, count, at_once, kinds)
+    return blocks
+
+
 @pytest.fixture
 def tracing() -> Iterator[None]:
     """Each allocation is traced, which takes its time."""
@@ -191,9 +200,8 @@ def tracing() -> Iterator[None]:
 @pytest.mark.timeout(180)
 async def test_thousands_of_tasks_in_memory_leave_nothing(autojump_clock: MockClock) -> None:
     async with life(MemoryTaskStore(), 1.0, request_timeout=600.0) as lived:
-        _, blocks = await growth(lived, 5_000, 500, [0, 0, 0, 2])
         # Fewer than one for every twenty tasks.
-        assert blocks < 250
+        assert await least_growth(lived, 5_000, 500, [0, 0, 0, 2], below=250) < 250
 
 
 @pytest.mark.timeout(180)
@@ -207,10 +215,5 @@ async def test_tasks_of_every_kind_in_memory_leave_nothing(autojump_clock: MockC
 async def test_tasks_in_a_file_leave_nothing(tmp_path: Path) -> None:
     store = SQLiteTaskStore(tmp_path / "tasks.db")
     async with life(store, 0.05, request_timeout=math.inf, task_sweep=0.05, task_flush=0.02) as lived:
-        for _ in range(2):
-            # Once more where the interpreter kept something for itself; what leaks does so each time.
-            _, blocks = await growth(lived, 60, 50, [0, 1, 2, 3])
-            if blocks < 2_000:
-                break
         # A deadline for each task, and nothing else.
-        assert blocks < 2_000
+        assert await least_growth(lived, 60, 50, [0, 1, 2, 3], below=2_000) < 2_000
