@@ -2,7 +2,7 @@
 
 nox                     everything that CI runs
 nox -s tests            the tests, against the built wheel
-nox -s all              besides that: the lowest versions that are declared, other Pythons, the newest releases, mutants, deep runs
+nox -s all              besides that: the lowest versions that are declared, other Pythons, the newest, mutants, deep runs
 nox -s bench            the benchmarks, which set up the peers that they compare with
 nox -s constraints      write down the versions that the sessions install
 
