@@ -17,13 +17,13 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 
 # `default` is for a person: what failed once is tried first the next time. The other two begin anew each time, with a
-# seed that the header of the run tells. `deep` is `ci`, TRIO_MCP_DEEP times as long.
+# seed that the header of the run tells. Both are TRIO_MCP_DEEP times as long: a small sample in CI, twenty times in depth.
 # The clock of a shared machine says nothing about an example; the deadline of the whole test does (pyproject.toml).
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 BASE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False)
 settings.register_profile("default", BASE)
-settings.register_profile("ci", BASE, database=None, print_blob=True)
-settings.register_profile("deep", settings.get_profile("ci"), max_examples=scaled(100))
+settings.register_profile("ci", BASE, database=None, print_blob=True, max_examples=scaled(100))
+settings.register_profile("deep", settings.get_profile("ci"))
 settings.load_profile(PROFILE)
 
 

@@ -19,7 +19,7 @@ from .helpers import Running
 from .servers.task_tools import expected
 from .task_client import FINAL, INTERRUPTED, Process, TaskClient, server_process, text_of
 
-ROUNDS = scaled(2)
+ROUNDS = max(2, scaled(2))
 """Each takes some seconds."""
 SEED = int(os.environ.get("TASK_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 TASKS = 220
@@ -206,9 +206,10 @@ async def test_nothing_is_lost_or_wrong_after_a_kill(tmp_path: Path, capsys: pyt
         if rng.random() < 0.3:
             await kill_early(path, rng)
     print(f"{ROUNDS} rounds, {len(every)} tasks: {dict(sorted(ends.items()))}")
-    # Each kind was hit in the middle of its work.
-    for end in ("quick failed", "quick completed before", "long failed", "ask failed", "again completed"):
+    # Those that cannot end before the kill were hit in the middle of their work, and others had ended before it.
+    for end in ("long failed", "ask failed", "again completed"):
         assert ends[end] > 0, ends
+    assert sum(count for end, count in ends.items() if end.endswith(" before")) > 0, ends
 
 
 @pytest.mark.parametrize("how", ["heard", "asked"])

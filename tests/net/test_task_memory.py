@@ -201,7 +201,7 @@ def tracing() -> Iterator[None]:
 async def test_thousands_of_tasks_in_memory_leave_nothing(autojump_clock: MockClock) -> None:
     async with life(MemoryTaskStore(), 1.0, request_timeout=600.0) as lived:
         # Fewer than one for every twenty tasks.
-        assert await least_growth(lived, 5_000, 500, [0, 0, 0, 2], below=250) < 250
+        assert await least_growth(lived, 3_000, 500, [0, 0, 0, 2], below=250) < 250
 
 
 @pytest.mark.timeout(180)
