@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import h11
@@ -15,10 +14,9 @@ from trio_mcp.wire.answers import Answer
 from trio_mcp.wire.budget import BodyBudget
 from trio_mcp.wire.heads import Request
 
+from ..scaled import scaled
 from .helpers import DATE, LIMITS, Driver, Seen, cut_at
 from .streams import PIECES, Sent, expected_by_h11, mutate, requests
-
-DEEP = int(os.environ.get("TRIO_MCP_DEEP", "1"))
 
 pipelines = st.lists(requests, min_size=1, max_size=5).map(lambda sent: b"".join(one.to_bytes() for one in sent))
 mutated = st.tuples(pipelines, st.randoms(use_true_random=False)).map(lambda pair: mutate(*pair))
@@ -150,7 +148,7 @@ def test_time_runs_out_anywhere(data: bytes, size: int, after: int) -> None:
 def test_mutated_streams() -> None:
     """A thousand, times `TRIO_MCP_DEEP`."""
     seed = random.randrange(1 << 32)
-    for number in range(1_000 * DEEP):
+    for number in range(scaled(1_000)):
         rng = random.Random(seed + number)
         try:
             one_stream(rng)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from typing import Any
 
@@ -23,6 +22,7 @@ from trio_mcp.wire.http2_events import Body, Ended, Event, Fatal, GoneAway, Head
 from trio_mcp.wire.http2_fields import encode_head
 from trio_mcp.wire.http2_library import Connection
 
+from ..scaled import scaled
 from .http2_frames import (
     ACK,
     CANCEL,
@@ -48,8 +48,6 @@ from .http2_frames import (
     update,
 )
 from .http2_frames import settings as settings_frame
-
-DEEP = int(os.environ.get("TRIO_MCP_DEEP", "1"))
 
 # -- any bytes
 
@@ -233,7 +231,7 @@ def test_spoiled_streams_raise_nothing() -> None:
 
 @pytest.mark.soak
 def test_many_spoiled_streams_raise_nothing() -> None:
-    for seed in range(1_000, 1_000 + 5_000 * DEEP):
+    for seed in range(1_000, 1_000 + scaled(5_000)):
         mutated(seed)
 
 
@@ -335,7 +333,7 @@ def answer(one: Http2, stream: int, body: bytes) -> None:
     one.send_data(stream, body, end=True)
 
 
-@settings(max_examples=30 * DEEP)
+@settings(max_examples=scaled(30))
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 100, 16_384, 16_385, 65_535, 65_536, 200_000]), min_size=1, max_size=5),
     window=st.sampled_from([1, 100, 65_535, 2**31 - 1]),
