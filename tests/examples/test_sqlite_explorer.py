@@ -252,7 +252,7 @@ async def test_cancelling_interrupts_the_sql_in_another_process(examples: Path, 
         env={"SQLITE_EXPLORER_DB": str(database)},
         on_stderr=lines.append,
     )
-    with trio.fail_after(40):
+    with trio.fail_after(55):
         async with open_client(command) as client:
             pid = next(int(line.split()[1]) for line in lines if line.startswith("pid "))
             heard: list[str | None] = []
@@ -261,16 +261,16 @@ async def test_cancelling_interrupts_the_sql_in_another_process(examples: Path, 
                 async def on_progress(progress: float, total: float | None, message: str | None) -> None:
                     heard.append(message)
                     if len(heard) == 2:
-                        # It is the query that takes the processor.
-                        with trio.fail_after(10):
-                            while await cpu_seconds_within(pid, 0.3) <= 0.1:
-                                pass
+                        # It is the query that takes the processor: an amount of it and no share, for others want it too.
+                        enough = cpu_seconds(pid) + 0.1
+                        while cpu_seconds(pid) < enough:
+                            await trio.sleep(0.02)
                         scope.cancel()
 
                 await client.call_tool("query", {"sql": FOREVER}, on_progress=on_progress)
             assert scope.cancelled_caught
             assert heard[0] == "5,000,000 steps"
-            with trio.fail_after(5):
+            with trio.fail_after(20):
                 assert (await ask(client, "SELECT count(*) FROM album"))["rows"] == [[3]]
                 # The thread has ended, not only its request: nothing uses the processor any more.
                 while await cpu_seconds_within(pid, 0.3) > 0.05:
