@@ -39,7 +39,7 @@ class Broken(Exception):
 
 def copy_to(folder: Path) -> Path:
     """A copy of what tests need, without bytecode."""
-    for name in ("trio_mcp", "tests"):
+    for name in ("trio_mcp", "tests", "examples"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

@@ -176,6 +176,17 @@ def test_what_is_no_request_that_could_be_answered(status: int, data: bytes) -> 
     assert statuses(data + post(b"smuggled")) == [status]
 
 
+@pytest.mark.parametrize(("data", "verb"), [(b"HEAD / HTTP/1.1\r\na b: c\r\n", "HEAD"), (b"HEAD /\x80", "")])
+def test_a_refusal_knows_the_verb_where_there_is_one(data: bytes, verb: str) -> None:
+    """An answer to HEAD has no body."""
+    (event,) = feed(connection := connect(), data)
+    assert (event.request.method, answer(connection).endswith(b"x")) == (verb, verb != "HEAD")
+
+
+def test_http_1_0_needs_no_host() -> None:
+    assert statuses(b"POST / HTTP/1.0\r\n\r\n") == ["complete"]
+
+
 def test_an_error_is_found_before_the_head_has_come_whole() -> None:
     assert statuses(POST + b"a b: c\r\n") == [400]
     assert statuses(b"\x16") == [400]
@@ -421,6 +432,17 @@ def test_a_budget_is_shared_and_given_back_once() -> None:
     assert (budget.taken, one.held) == (0, 0)
 
 
+def test_a_budget_may_be_used_to_its_last_byte_and_comes_back_with_each_answer() -> None:
+    connection = connect(post(b"x" * 600) + post(b"y" * 400), budget=(budget := BodyBudget(1_000)))
+    assert budget.taken == 1_000
+    answer(connection)
+    assert connection.take() is not None
+    assert budget.taken == 400
+    # The peer is gone before it is answered.
+    connection.close()
+    assert budget.taken == 0
+
+
 # -- time and the end
 
 
@@ -447,6 +469,7 @@ def test_what_bounds_the_time() -> None:
     event = connection.time_out()
     assert event is not None
     assert event.request.refusal == Refusal(408, "Request timeout: the body of the request did not arrive in time")
+    assert connect(CHUNKED).deadline_limit == "body_timeout"
 
 
 def test_an_idle_connection_just_ends() -> None:
@@ -471,6 +494,11 @@ def test_a_client_that_waits_is_invited_when_its_turn_has_come() -> None:
     chunked = connect(CHUNKED.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
     feed(chunked, b"1")
     assert chunked.invite() == b""
+    # Nobody reads any more.
+    late = connect(post(b"abc", b"Expect: 100-continue")[:-3])
+    assert late.time_out() is not None
+    answer(late)
+    assert late.invite() == b""
 
 
 def test_a_drain_makes_the_answer_under_way_the_last_one() -> None:
@@ -481,6 +509,16 @@ def test_a_drain_makes_the_answer_under_way_the_last_one() -> None:
     assert not connection.finished
     assert b"connection: close" in taken.respond(200, DATE, b"text/plain", b"x")
     assert (connection.finished, connection.take()) == (True, None)
-    idle = connect()
-    idle.drain()
-    assert idle.finished
+    for data in (b"", post(b"1")):
+        idle = connect(data)
+        idle.drain()
+        assert (idle.finished, idle.take()) == (True, None)
+
+
+def test_nothing_is_answered_behind_what_ends_with_the_connection() -> None:
+    connection = connect(b"POST / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 2)
+    taken = connection.take()
+    assert taken is not None
+    taken.start(200, DATE, ())
+    taken.end()
+    assert (connection.finished, connection.take()) == (True, None)
