@@ -11,9 +11,13 @@ from trio_mcp.scopes.executor import Executor, ExecutorStatistics, Ticket
 
 
 async def hold(ticket: Ticket, name: str, entered: list[str], release: trio.Event) -> None:
-    async with ticket:
+    if not ticket.ready:
+        await ticket.wait()
+    try:
         entered.append(name)
         await release.wait()
+    finally:
+        ticket.release()
 
 
 async def test_places_are_given_at_once_then_in_the_order_of_the_tickets() -> None:
@@ -107,20 +111,20 @@ async def test_what_waits_has_a_bound_in_bytes_as_well() -> None:
 
 async def test_who_leaves_the_queue_never_enters_and_leaves_room() -> None:
     executor, entered, never = Executor(1, 1), list[str](), trio.Event()
+    place, leaving = executor.ticket(), trio.CancelScope()
+
+    async def wait() -> None:
+        with leaving:
+            await hold(executor.ticket(), "b", entered, never)
+
     async with trio.open_nursery() as nursery:
-        async with executor.ticket():
-            leaving = trio.CancelScope()
-
-            async def wait() -> None:
-                with leaving:
-                    await hold(executor.ticket(), "b", entered, never)
-
-            nursery.start_soon(wait)
-            await wait_all_tasks_blocked()
-            leaving.cancel()
-            await wait_all_tasks_blocked()
-            assert executor.statistics() == ExecutorStatistics(running=1, waiting=0)
-            nursery.start_soon(hold, executor.ticket(), "c", entered, never)
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        leaving.cancel()
+        await wait_all_tasks_blocked()
+        assert executor.statistics() == ExecutorStatistics(running=1, waiting=0)
+        nursery.start_soon(hold, executor.ticket(), "c", entered, never)
+        place.release()
         await wait_all_tasks_blocked()
         assert entered == ["c"]
         nursery.cancel_scope.cancel()
@@ -133,12 +137,11 @@ async def test_a_place_that_comes_free_while_its_task_is_cancelled_comes_back(au
         executor, entered, never = Executor(1, 1), list[str](), trio.Event()
         async with trio.open_nursery() as nursery:
             place = executor.ticket()
-            await place.__aenter__()
             nursery.start_soon(hold, executor.ticket(), "b", entered, never)
             await wait_all_tasks_blocked()
             if cancel_first:
                 nursery.cancel_scope.cancel()
-            await place.__aexit__()
+            place.release()
             nursery.cancel_scope.cancel()
         assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 import struct
 import sys
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from tests.net.helpers import Running
+from trio_mcp import SQLiteTaskStore
 
 PROCESS = Path(__file__).parent / "process.py"
 
@@ -56,6 +59,26 @@ def commits(path: Path) -> int:
     salt = data[16:24]
     heads = (data[at : at + 24] for at in range(32, len(data), 24 + page))
     return sum(head[8:16] == salt and head[4:8] != bytes(4) for head in heads)
+
+
+@asynccontextmanager
+async def open_with_writer(store: SQLiteTaskStore, owner: str) -> AsyncIterator[sqlite3.Connection]:
+    """Open a store; the connection that it writes with, for what SQLite tells and takes on a connection alone."""
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def kept(file: str, **options: Any) -> sqlite3.Connection:
+        connection = connect(file, **options)
+        if file == store.path:
+            opened.append(connection)
+        return connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", kept)
+        async with store.open(owner):
+            patch.undo()
+            (writer,) = [one for one in opened if one.execute("PRAGMA query_only").fetchone() == (0,)]
+            yield writer
 
 
 def put(path: Path, text: str = "") -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.tasks.helpers import commits, mode, owner_files, put, query, text_of
+from tests.tasks.helpers import commits, mode, open_with_writer, owner_files, put, query, text_of
 from trio_mcp import Signal, SQLiteTaskStore, Task, TaskStoreError
 from trio_mcp.testing.task_rows import assert_usable, make_task
 
@@ -23,11 +23,6 @@ from trio_mcp.testing.task_rows import assert_usable, make_task
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "tasks.db"
-
-
-def writer(store: SQLiteTaskStore) -> sqlite3.Connection:
-    assert store._writer is not None
-    return store._writer
 
 
 @contextmanager
@@ -69,11 +64,10 @@ async def test_only_the_owner_of_the_files_may_read_them(path: Path) -> None:
 
 
 async def test_what_is_acknowledged_is_on_the_disk_and_readers_do_not_wait(path: Path) -> None:
-    store = SQLiteTaskStore(path)
-    async with store.open("me"):
+    async with open_with_writer(SQLiteTaskStore(path), "me") as writer:
         assert query(path, "PRAGMA journal_mode") == "wal"
         full = 2
-        assert writer(store).execute("PRAGMA synchronous").fetchone() == (full,)
+        assert writer.execute("PRAGMA synchronous").fetchone() == (full,)
 
 
 async def test_many_writes_at_once_cost_few_commits(path: Path) -> None:
@@ -313,11 +307,11 @@ async def test_a_full_disk_fails_what_needs_room_and_not_the_store(path: Path) -
             await store.create(task)
         errors.append(str(caught.value))
 
-    async with store.open("me"):
+    async with open_with_writer(store, "me") as writer:
         await store.create(known := make_task("me"))
         await store.create(gone := make_task("me"))
         pages = query(path, "PRAGMA page_count")
-        writer(store).execute(f"PRAGMA max_page_count = {pages + 4}")
+        writer.execute(f"PRAGMA max_page_count = {pages + 4}")
         large = [make_task("me", params={"x": "y" * 100_000}) for _ in range(3)]
         small = make_task("me")
         # All of these are in one transaction; SQLite takes all of it back when the disk is full.
@@ -334,7 +328,7 @@ async def test_a_full_disk_fails_what_needs_room_and_not_the_store(path: Path) -
         assert [await store.get(task.id) for task in (*large, gone)] == [None] * 4
         assert [await store.get(task.id) for task in (known, small)] == [known, small]
         assert await store.count(large[0].principal) == (0, 0)
-        writer(store).execute(f"PRAGMA max_page_count = {pages + 1000}")
+        writer.execute(f"PRAGMA max_page_count = {pages + 1000}")
         await store.create(large[0])
         assert await store.get(large[0].id) == large[0]
     assert query(path, "PRAGMA integrity_check") == "ok"

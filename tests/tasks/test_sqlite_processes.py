@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +11,11 @@ import trio
 import trio.testing
 
 from tests.net.helpers import Running
-from tests.tasks.helpers import kill, next_line, other_process, owner_files, put, query, tell
-from trio_mcp import SQLiteTaskStore, TaskStoreError
+from tests.tasks.helpers import kill, next_line, open_with_writer, other_process, owner_files, put, query, tell
+from trio_mcp import SQLiteTaskStore, TaskCount, TaskStoreError
 from trio_mcp.testing.task_rows import assert_usable, make_task
+
+SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000) SELECT COUNT(*) FROM n"
 
 
 @pytest.fixture
@@ -118,26 +119,25 @@ def _tell_later(process: Running) -> None:
 
 async def test_a_read_from_outside_the_block_ends_before_the_file_is_closed(path: Path) -> None:
     store = SQLiteTaskStore(path)
-    found: list[int] = []
-
-    def slowly(db: sqlite3.Connection) -> int:
-        time.sleep(0.3)
-        return int(db.execute("SELECT 7").fetchone()[0])
+    found: list[TaskCount] = []
 
     async def read() -> None:
-        found.append(await store._read(slowly))
+        found.append(await store.count("slow"))
 
     async with trio.open_nursery() as outside, store.open("me"):
+        await store.create(make_task("me", principal="slow"))
+        # Whoever reads counts to a million first.
+        query(path, "ALTER TABLE tasks RENAME TO kept")
+        query(path, f"CREATE VIEW tasks AS SELECT kept.* FROM kept, ({SLOW})")
         outside.start_soon(read)
         await trio.sleep(0.1)
-    assert found == [7]
+    assert found == [(1, 1)]
 
 
 async def test_a_write_that_waits_too_long_fails_and_the_next_one_does_not(path: Path) -> None:
     store = SQLiteTaskStore(path)
-    async with store.open("me"):
-        assert store._writer is not None
-        store._writer.execute("PRAGMA busy_timeout = 100")
+    async with open_with_writer(store, "me") as writer:
+        writer.execute("PRAGMA busy_timeout = 100")
         with other_process("lock", path) as other:
             assert await next_line(other) == "locked"
             with pytest.raises(TaskStoreError, match="database is locked"):

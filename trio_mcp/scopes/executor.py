@@ -1,7 +1,7 @@
 """Admission: how many calls run at once and how many wait.
 
-A call draws a ticket, in the order of arrival, and waits for its place inside its own scope: `async with ticket`. The block gives
-the place back, however it ends. Nobody starts anything for anybody: a place that comes free wakes the task that waits for it.
+A call draws a ticket, in the order of arrival, and waits for its place inside its own scope. It gives the place back, however it
+ends. Nobody starts anything for anybody: a place that comes free wakes the task that waits for it.
 Executors stand behind each other: a connection has a small one of its own in front of the one of the server, so that one peer
 cannot take all places.
 """
@@ -88,7 +88,7 @@ class Executor:
     def ticket(self, size: int = 0) -> Ticket:
         """Draw a ticket: for a place that is free, or for one that comes free later, in order.
 
-        Whoever draws one must enter it, in a task that cannot end before: `async with executor.ticket():`.
+        Whoever draws one must wait for the place, in a task that cannot end before, and then release it.
 
         Args:
             size: Bytes that are held while it waits.
@@ -126,7 +126,7 @@ class Executor:
 
 
 class Ticket:
-    """A place, or the right to the next one that comes free. Made by `Executor.ticket`; entered once.
+    """A place, or the right to the next one that comes free. Made by `Executor.ticket`; waited for once.
 
     Attributes:
         size: Bytes that are held while it waits.
@@ -156,15 +156,6 @@ class Ticket:
             trio.lowlevel.reschedule(self._task)
             self._task = None
 
-    async def __aenter__(self) -> None:
-        """Wait for the place."""
-        if not self.ready:
-            await self.wait()
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Give the place back."""
-        self.release()
-
     @property
     def ready(self) -> bool:
         """Whether the place is there, so that there is nothing to wait for."""
@@ -172,7 +163,7 @@ class Ticket:
         return self._granted and self._refusal is None and (behind is None or behind.ready)
 
     async def wait(self) -> None:
-        """Wait for the place, cancellable; whoever has it calls `release`. What `async with` does, without its cost.
+        """Wait for the place, cancellable; whoever has it calls `release`.
 
         Raises:
             ServerBusy: the executor behind is full.

@@ -10,7 +10,6 @@ they stand in a scope that is shielded until then.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -50,10 +49,7 @@ class _Connection:
         # Those that are not settled, by id; and how many tasks there are, also of those that clean up.
         self._calls: dict[RequestId, Call] = {}
         self._under_way = 0
-        # Every call starts from the context that the connection was opened in, never from that of another call.
-        self._context = contextvars.copy_context()
         self._idle = trio.Event()
-        self._ending = False
         self._lasting = 0
         # Bytes of refusals since the buffer is full.
         self._refused = 0
@@ -117,7 +113,8 @@ class _Connection:
             return
         self._calls[call.id] = call
         self._under_way += 1
-        self._context.run(self._nursery.start_soon, self._run, call)
+        # It starts from the context of the reader, so never from that of another call.
+        self._nursery.start_soon(self._run, call)
 
     def _check_listeners(self) -> None:
         limits = self._engine.limits
@@ -130,8 +127,6 @@ class _Connection:
 
     async def _run(self, call: Call) -> None:
         lasting = isinstance(call, LastingCall)
-        if self._ending:
-            self._end_call(call)
         try:
             await self._engine.run(call)
             if isinstance(call, LastingCall) and call.ended and call.settlement is Settlement.ANSWERED:
@@ -179,17 +174,13 @@ class _Connection:
     # -- ending
 
     def end(self) -> None:
-        """The end begins: calls that only wait have nothing to wait for any more, and others stay what they are."""
-        self._ending = True
+        """The end begins, again once nothing more is read: calls that only wait have nothing to wait for any more."""
         for call in self._calls.values():
-            self._end_call(call)
-
-    def _end_call(self, call: Call) -> None:
-        if isinstance(call, LastingCall):
-            call.end()
-        else:
-            # Nobody is left who could ask for the task.
-            call.stays = True
+            if isinstance(call, LastingCall):
+                call.end()
+            else:
+                # Nobody is left who could ask for the task.
+                call.stays = True
 
     def give_up(self) -> None:
         """The time is over: whatever still runs has nothing more to say."""
