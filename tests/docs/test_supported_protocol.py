@@ -93,10 +93,3 @@ def test_what_is_named_exists(page: str) -> None:
             assert ", ".join(f"`{name}`" for name in names) == column, "names in backticks, with commas between"
             for name in names:
                 assert (FOLDERS[folder] / f"{name}.py").is_file(), f"there is no {folder}/{name}.py"
-
-
-def test_the_paths_in_the_text_exist() -> None:
-    paths = re.findall(r"`(tests/[^`]+)`", TEXT)
-    assert paths
-    for path in paths:
-        assert (ROOT / path).exists(), f"there is no {path}"
