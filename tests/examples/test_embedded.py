@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import AsyncIterator
 
 import pytest
 import trio
 
-from trio_mcp import ConnectionClosed, open_client
+from trio_mcp import open_client
 
 from .helpers import answers_of_docstring, running
 
@@ -60,17 +58,6 @@ async def test_two_clients_see_one_boiler(program: tuple[trio.Process, str]) -> 
         async with open_client(url) as one, open_client(url) as other:
             await one.call_tool("set_target", {"celsius": 55})
             assert (await other.call_tool("state")).data["target"] == 55
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], number: signal.Signals) -> None:
-    process, url = program
-    with trio.fail_after(30):
-        os.kill(process.pid, number)
-        assert await process.wait() == 0
-        with pytest.raises(ConnectionClosed):
-            async with open_client(url):
-                pass
 
 
 async def test_the_command_lines_of_its_docstring(program: tuple[trio.Process, str]) -> None:

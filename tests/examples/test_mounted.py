@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -50,14 +48,6 @@ async def test_other_paths_and_strange_hosts(program: tuple[trio.Process, str]) 
         with pytest.raises(MCPError, match=r"host 'evil\.example' is not served here"):
             async with httpx2.AsyncClient(headers={"host": "evil.example"}) as http, open_client(url, http=http):
                 pass
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], number: signal.Signals) -> None:
-    process, _ = program
-    with trio.fail_after(30):
-        os.kill(process.pid, number)
-        assert await process.wait() == 0
 
 
 async def test_the_command_lines_of_its_docstring(program: tuple[trio.Process, str]) -> None:

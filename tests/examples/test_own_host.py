@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from trio_mcp import ConnectionClosed, HttpError, open_client
+from trio_mcp import HttpError, open_client
 
 from .helpers import answers_of_docstring, running
 
@@ -41,17 +41,6 @@ async def test_a_listener_hears_of_the_end(program: tuple[trio.Process, str]) ->
             os.kill(process.pid, signal.SIGTERM)
             assert [change async for change in changes] == []
         assert await process.wait() == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], number: signal.Signals) -> None:
-    process, url = program
-    with trio.fail_after(30):
-        os.kill(process.pid, number)
-        assert await process.wait() == 0
-        with pytest.raises(ConnectionClosed):
-            async with open_client(url):
-                pass
 
 
 async def test_the_command_lines_of_its_docstring(program: tuple[trio.Process, str]) -> None:

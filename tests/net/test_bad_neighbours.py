@@ -18,19 +18,13 @@ from trio_mcp import open_server, serve_stream
 from trio_mcp.serve import OpenServer
 
 from ..scaled import FACTOR
-from .servers.http_peers import H1Peer, H2Peer, all_places_free, call, holds, make_certificate, post, serving, settled
+from .servers.http_peers import H1Peer, H2Peer, all_places_free, call, holds, post, serving, settled
 from .servers.http_tools import Lab
 
 EDGES = ["HTTP/1.1", "HTTP/2", "TLS", "unix socket", "pipes"]
 CALLS = 50
 LARGE = 1_000_000
 Connect = Callable[[], Awaitable[Any]]
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @asynccontextmanager

@@ -29,19 +29,12 @@ from .servers.http_peers import (
     call,
     events_of,
     holds,
-    make_certificate,
     post,
     serving,
     settled,
     text_of,
 )
 from .servers.http_tools import Lab
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 async def secure(site: Site, cafile: str, *protocols: str) -> trio.SSLStream[trio.SocketStream]:

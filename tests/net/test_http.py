@@ -60,13 +60,6 @@ from .servers.http_peers import (
 from .servers.http_tools import Lab
 from .test_stdio import wait_events
 
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
-
-
 # -- binding
 
 

@@ -20,7 +20,7 @@ import trio
 from trio_mcp import Limits, MCPError, open_client
 
 from .servers.h2_fake import H2Call, served_over_h2
-from .servers.http_peers import H1Peer, faked, make_certificate
+from .servers.http_peers import H1Peer, faked
 from .test_http_client import CHUNKED, JSON, SSE, answer_to, chunk, event
 
 MUTATIONS = int(os.environ.get("CLIENT_FUZZ", "60"))
@@ -154,12 +154,6 @@ async def test_mutated_answers_over_http_1(caplog: pytest.LogCaptureFixture) -> 
     async with faked(answer) as url:
         await calls(url, failed, lambda: last[0][:2000])
     assert failed == []
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.timeout(600)

@@ -13,13 +13,7 @@ import trio
 
 from trio_mcp import Context, Limits, Server, serve_http
 
-from .servers.http_peers import call, make_certificate, post, serving
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
+from .servers.http_peers import call, post, serving
 
 
 def make(**limits: Any) -> Server[Any]:

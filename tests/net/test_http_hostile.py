@@ -19,7 +19,7 @@ import trio.testing
 
 from trio_mcp import open_server
 
-from .servers.http_peers import H1Peer, Site, call, holds, make_certificate, post, reset, serving, settled
+from .servers.http_peers import H1Peer, Site, call, holds, post, reset, serving, settled
 from .servers.http_tools import Lab
 
 KINDS = {
@@ -190,12 +190,6 @@ async def attack(stream: trio.SocketStream, channel: Any, data: bytes, chance: r
         pass
     await trio.aclose_forcefully(stream)
     return out
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The paths of a certificate and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @asynccontextmanager

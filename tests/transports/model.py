@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,8 @@ class Handlers:
 
     started: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
+    most: int = 0
+    """How many were under way at once."""
 
 
 def make_server(seen: Handlers, limits: Limits) -> Server[Any]:
@@ -24,6 +27,7 @@ def make_server(seen: Handlers, limits: Limits) -> Server[Any]:
     @server.tool
     async def work(tag: int, seconds: float, size: int, ctx: Context) -> str:
         seen.started.append(tag)
+        seen.most = max(seen.most, len(seen.started) - len(seen.finished))
         try:
             await ctx.report_progress(1)
             if seconds:
@@ -40,3 +44,18 @@ def make_server(seen: Handlers, limits: Limits) -> Server[Any]:
         raise ToolError(str(tag))
 
     return server
+
+
+def add_swaps(server: Server[Any], variable: ContextVar[str]) -> None:
+    """Tools that set a variable of their context and tell what it was, on the event loop and in a thread."""
+
+    def swap_in_thread(value: str) -> str:
+        before = variable.get()
+        variable.set(value)
+        return before
+
+    async def swap(value: str) -> str:
+        return swap_in_thread(value)
+
+    server.tool(swap)
+    server.tool(swap_in_thread)

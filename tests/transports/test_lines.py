@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 from typing import Any
@@ -13,6 +14,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context, Limits, Server, ToolError
 from trio_mcp.server.engine import open_engine
 from trio_mcp.testing import RawPeer, modern_meta, open_raw, request
+
+from .model import add_swaps
 
 
 class Log:
@@ -734,6 +737,20 @@ async def test_unexpected_errors_are_masked_logged_and_survived(caplog: pytest.L
         assert text_of(await peer.receive()) == "alive"
 
 
+async def group() -> None:
+    """Tasks that wait, of which one fails when it is cancelled."""
+
+    async def fail_in_cleanup() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("clean-up failed")
+
+    async with trio.open_nursery() as inner:
+        inner.start_soon(fail_in_cleanup)
+        inner.start_soon(trio.sleep_forever)
+
+
 async def test_a_cancelled_group_is_not_turned_into_an_answer(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -742,15 +759,7 @@ async def test_a_cancelled_group_is_not_turned_into_an_answer(
 
     @server.tool
     async def nursery() -> str:
-        async def fail_in_cleanup() -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                raise ValueError("clean-up failed")
-
-        async with trio.open_nursery() as inner:
-            inner.start_soon(fail_in_cleanup)
-            inner.start_soon(trio.sleep_forever)
+        await group()
         return "never"
 
     async with open_raw(server) as peer:
@@ -768,15 +777,7 @@ async def test_a_group_at_the_deadline_does_not_hide_it(autojump_clock: MockCloc
 
     @server.tool(timeout=1)
     async def nursery() -> None:
-        async def fail_in_cleanup() -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                raise ValueError("clean-up failed")
-
-        async with trio.open_nursery() as inner:
-            inner.start_soon(fail_in_cleanup)
-            inner.start_soon(trio.sleep_forever)
+        await group()
 
     async with open_raw(server) as peer:
         await peer.send(call(1, "nursery"))
@@ -784,24 +785,11 @@ async def test_a_group_at_the_deadline_does_not_hide_it(autojump_clock: MockCloc
 
 
 async def test_context_variables_do_not_pass_from_call_to_call() -> None:
-    import contextvars
-
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
     # A call that waits is begun by the one that makes room.
     server, _ = make(limits=Limits(connection_running=2))
 
-    @server.tool
-    async def swap(value: str) -> str:
-        before = variable.get()
-        variable.set(value)
-        return before
-
-    @server.tool
-    def swap_in_thread(value: str) -> str:
-        before = variable.get()
-        variable.set(value)
-        return before
-
+    add_swaps(server, variable)
     variable.set("outer")
     async with open_raw(server) as peer:
         await peer.send(*[call(id, "swap_in_thread" if id % 4 else "swap", value=f"of {id}") for id in range(20)])

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
-from trio_mcp import Context, Limits, Server, ToolError
+from trio_mcp import Limits
 from trio_mcp.server.engine import Engine, open_engine
 from trio_mcp.testing import RawPeer, request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
@@ -37,6 +37,7 @@ from trio_mcp.transports.memory import memory_pipe
 
 from ..scaled import scaled
 from .http.helpers import IDLE, Answer, Peer, Tap, http
+from .model import Handlers, make_server
 
 DRAIN = 2.0
 DEADLINE = 20.0
@@ -89,33 +90,8 @@ timetables = st.lists(
 endings = st.sampled_from(["run out", "run out", "leave", "drain", "cancel"])
 
 
-class Tools:
-    """The server, and what its handlers went through, by the tag of the call."""
-
-    def __init__(self) -> None:
-        self.started: list[int] = []
-        self.finished: list[int] = []
-        self.most = 0
-        self.server = Server("machine", version="1", limits=LIMITS)
-        self.server.tool(self.work)
-        self.server.tool(self.fail)
-
-    async def work(self, tag: int, seconds: float, size: int, ctx: Context) -> str:
-        self.started.append(tag)
-        self.most = max(self.most, len(self.started) - len(self.finished))
-        try:
-            await ctx.report_progress(1)
-            if seconds:
-                await trio.sleep(seconds)
-            await ctx.report_progress(2)
-        finally:
-            self.finished.append(tag)
-        return "x" * size
-
-    async def fail(self, tag: int) -> str:
-        self.started.append(tag)
-        self.finished.append(tag)
-        raise ToolError(str(tag))
+async def one_more() -> None:
+    """A tool that is registered while the server runs."""
 
 
 # -- what a client knows
@@ -596,10 +572,10 @@ class Http2(Client):
 class World:
     """The server, and the connections, live and past."""
 
-    def __init__(self, engine: Engine, tools: Tools, nursery: trio.Nursery) -> None:
+    def __init__(self, engine: Engine, seen: Handlers, nursery: trio.Nursery) -> None:
         self.engine = engine
         self.endpoint = HttpEndpoint(engine, address="127.0.0.1")
-        self.tools = tools
+        self.seen = seen
         self.nursery = nursery
         self.ending = False
         self.last = 0
@@ -669,8 +645,8 @@ class World:
 
     def check_ran_out(self, client: Client) -> None:
         """No handler of it is running."""
-        started = sorted(tag for tag in self.tools.started if tag in client.sent)
-        assert started == sorted(tag for tag in self.tools.finished if tag in client.sent)
+        started = sorted(tag for tag in self.seen.started if tag in client.sent)
+        assert started == sorted(tag for tag in self.seen.finished if tag in client.sent)
 
     def drain(self, client: Client) -> None:
         listens = any(sent.tool == "listen" for sent in client.open_calls())
@@ -706,7 +682,7 @@ class World:
                     await trio.lowlevel.checkpoint()
             case ("change",):
                 name = f"more{self.tag()}"
-                self.tools.server.tool(name=name)(self.tools.fail)
+                self.engine.server.tool(name=name)(one_more)
             case ("the end",):
                 if not self.ending:
                     self.ending = True
@@ -762,17 +738,17 @@ class World:
         assert self.endpoint.bodies.taken == 0
 
     def check_all(self) -> None:
-        tools = self.tools
-        assert sorted(tools.started) == sorted(tools.finished), "a handler is still running"
-        assert len(set(tools.started)) == len(tools.started), "a request ran twice"
-        assert tools.most <= LIMITS.running, "more ran than there are places"
+        seen = self.seen
+        assert sorted(seen.started) == sorted(seen.finished), "a handler is still running"
+        assert len(set(seen.started)) == len(seen.started), "a request ran twice"
+        assert seen.most <= LIMITS.running, "more ran than there are places"
         for client in self.clients:
             assert client.errors == []
             assert client.over_at >= min(client.left, client.drained) or client.may_be_left, f"{client} was left"
             client.check_end()
             for sent in client.sent.values():
                 assert len(sent.answers) + sent.cancelled + sent.refused <= 1
-                assert not (sent.refused and sent.tag in tools.started) or client.may_be_left
+                assert not (sent.refused and sent.tag in seen.started) or client.may_be_left
 
 
 @contextmanager
@@ -794,12 +770,12 @@ def nothing_logged() -> Iterator[None]:
 
 
 async def play(timetable: list[Any], ending: str) -> None:
-    tools = Tools()
+    seen = Handlers()
     with nothing_logged():
-        async with open_engine(tools.server) as engine:
+        async with open_engine(make_server(seen, LIMITS)) as engine:
             before = trio.lowlevel.current_statistics().tasks_living
             async with trio.open_nursery() as nursery:
-                world = World(engine, tools, nursery)
+                world = World(engine, seen, nursery)
                 for action in timetable:
                     await world.perform(action)
                 if ending != "cancel":
