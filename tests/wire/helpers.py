@@ -145,6 +145,17 @@ class Driver:
         return self.events
 
 
+def feed(connection: Connection, data: bytes) -> list[Event]:
+    """Feed a connection, with all heads accepted; what was read."""
+    connection.feed(data)
+    events = []
+    event = connection.next_event()
+    while event is not None:
+        events.append(event)
+        event = connection.accept() if isinstance(event, Head) else connection.next_event()
+    return events
+
+
 def cut_at(data: bytes, places: Iterable[int]) -> list[bytes]:
     """Some bytes, cut at these places."""
     edges = sorted({0, len(data), *(place for place in places if place < len(data))})

@@ -11,7 +11,7 @@ from trio_mcp.protocol.http import Refusal
 from trio_mcp.wire.budget import BodyBudget
 from trio_mcp.wire.http1 import Complete, Connection, Event, Fatal, Head, State
 
-from .helpers import DATE, Driver, Seen
+from .helpers import DATE, Driver, Seen, feed
 
 LIMITS = Limits(message_bytes=1_000, head_bytes=2_000, read_ahead=3_000, pipelined=2)
 POST = b"POST /mcp HTTP/1.1\r\nHost: a\r\n"
@@ -40,16 +40,6 @@ def connect(data: bytes = b"", limits: Limits = LIMITS, budget: BodyBudget | Non
     connection = Connection(limits, budget)
     feed(connection, data)
     return connection
-
-
-def feed(connection: Connection, data: bytes) -> list[Event]:
-    connection.feed(data)
-    events = []
-    event = connection.next_event()
-    while event is not None:
-        events.append(event)
-        event = connection.accept() if isinstance(event, Head) else connection.next_event()
-    return events
 
 
 def answer(connection: Connection) -> bytes:

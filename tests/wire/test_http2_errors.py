@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from trio_mcp.wire.http2 import Http2
 from trio_mcp.wire.http2_events import Ended, Fatal, Head, Reset
 from trio_mcp.wire.http2_fields import Malformed, check_request
 from trio_mcp.wire.http2_library import PREFACE
@@ -380,23 +381,24 @@ def test_what_comes_slowly_is_no_flood(flood: str) -> None:
         one.take(turn * 10.0)
 
 
-def test_window_updates_for_data_that_was_sent_are_no_flood() -> None:
+def after_much_data(now: float) -> Http2:
+    """A connection that takes 20 updates of a window, and has sent ten frames of data."""
     one = server(h2_updates=20)
     one.receive(head(1, end=True) + settings((4, 2**30)) + update(0, 2**30), 0.0)
     one.send_head(1, b"\x88")
     one.send_data(1, bytes(16_384 * 10), end=True)
-    while one.take(0.0):
+    while one.take(now):
         pass
+    return one
+
+
+def test_window_updates_for_data_that_was_sent_are_no_flood() -> None:
+    one = after_much_data(0.0)
     assert one.receive(update(0, 1) * 160, 0.0) == []
 
 
 def test_data_that_was_sent_may_be_taken_much_later() -> None:
-    one = server(h2_updates=20)
-    one.receive(head(1, end=True) + settings((4, 2**30)) + update(0, 2**30), 0.0)
-    one.send_head(1, b"\x88")
-    one.send_data(1, bytes(16_384 * 10), end=True)
-    while one.take(9.0):
-        pass
+    one = after_much_data(9.0)
     assert one.receive(update(0, 1) * 100, 11.0) == []
     assert one.receive(update(0, 1) * 79, 12.0) == []
     assert isinstance(one.receive(update(0, 1) * 21, 22.0)[-1], Fatal)

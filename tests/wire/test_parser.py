@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.protocol.http import Refusal
-from trio_mcp.wire.http1 import Complete, Connection, Event, Head
+from trio_mcp.wire.http1 import Complete, Connection, Event
 
-from .helpers import LIMITS
+from .helpers import LIMITS, feed
 
 LENIENT = dict.fromkeys(
     [
@@ -31,13 +31,7 @@ def read(data: bytes) -> list[Event]:
     connection = Connection(LIMITS)
     assert connection._parser is not None
     connection._parser._parser.set_dangerous_leniencies(**LENIENT)
-    connection.feed(data)
-    events = []
-    event = connection.next_event()
-    while event is not None:
-        events.append(event)
-        event = connection.accept() if isinstance(event, Head) else connection.next_event()
-    return events
+    return feed(connection, data)
 
 
 @pytest.mark.parametrize(
