@@ -364,14 +364,9 @@ def http_call(port: int, tool: str, peer: socket.socket | None = None, **argumen
     peer.settimeout(20)
     body = json.dumps(request(1, "tools/call", name=tool, arguments=arguments)).encode()
     head = [
-        "POST /mcp HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        "Accept: application/json, text/event-stream",
-        "MCP-Protocol-Version: 2026-07-28",
-        "Mcp-Method: tools/call",
-        f"Mcp-Name: {tool}",
-        f"Content-Length: {len(body)}",
+        *("POST /mcp HTTP/1.1", "Host: localhost", "Content-Type: application/json"),
+        *("Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call"),
+        *(f"Mcp-Name: {tool}", f"Content-Length: {len(body)}"),
     ]
     peer.sendall("\r\n".join(head).encode() + b"\r\n\r\n" + body)
     seen = b""

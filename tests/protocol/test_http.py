@@ -171,14 +171,8 @@ def test_loopback_addresses(address: str) -> None:
 def test_allowed_origins_are_whole_origins() -> None:
     policy = host_policy(["0.0.0.0"], origins=["https://App.example/", "http://localhost:3000"])
     origins = (
-        b"https://app.example",
-        b"https://APP.example",
-        b"http://localhost:3000",
-        b"http://app.example",
-        b"https://app.example:8443",
-        b"https://app.example.evil.example",
-        b"http://localhost:3001",
-        b"null",
+        *(b"https://app.example", b"https://APP.example", b"http://localhost:3000", b"http://app.example"),
+        *(b"https://app.example:8443", b"https://app.example.evil.example", b"http://localhost:3001", b"null"),
     )
     found = [status(judge(policy, host=b"mcp.example.com", origin=origin)) for origin in origins]
     assert found == [200, 200, 200, 403, 403, 403, 403, 403]
@@ -324,23 +318,9 @@ def test_every_text_comes_back_from_its_header(value: str) -> None:
     [
         "note://café/1".encode(),
         "café".encode("latin-1"),
-        b"a\x00b",
-        b"a\x01b",
-        b"a\nb",
-        b"a\rb",
-        b"\x7f",
-        b" a",
-        b"a ",
-        b"\ta",
-        b"=?base64?SGVsbG8?=",
-        b"=?base64?SGVs bG8=?=",
-        b"=?base64?SGVs\nbG8=?=",
-        b"=?base64?SGVsbG8-?=",
-        b"=?base64?/w==?=",
-        b"=?base64?7aCA?=",
-        b"=?base64?====?=",
-        b"=?base64?SGVsbG8=SGVs?=",
-        b"=?base64?\xc3\xa9?=",
+        *(b"a\x00b", b"a\x01b", b"a\nb", b"a\rb", b"\x7f", b" a", b"a ", b"\ta", b"=?base64?SGVsbG8?="),
+        *(b"=?base64?SGVs bG8=?=", b"=?base64?SGVs\nbG8=?=", b"=?base64?SGVsbG8-?=", b"=?base64?/w==?="),
+        *(b"=?base64?7aCA?=", b"=?base64?====?=", b"=?base64?SGVsbG8=SGVs?=", b"=?base64?\xc3\xa9?="),
     ],
 )
 def test_what_no_header_may_hold_is_not_decoded(header: bytes) -> None:

@@ -75,14 +75,7 @@ def test_the_keys_are_those_of_the_specification() -> None:
 
 def test_log_levels_rise() -> None:
     assert sorted(LOG_LEVELS, key=lambda name: LOG_LEVELS[name]) == [
-        "debug",
-        "info",
-        "notice",
-        "warning",
-        "error",
-        "critical",
-        "alert",
-        "emergency",
+        *("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
     ]
 
 
