@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from . import processes
 from .http import ECHO, PATIENCE, HttpProcess, slow_call
@@ -81,7 +81,7 @@ def _round(two: bool, ready: Ready, cores: Cores, duration: float, result: Resul
                 continue
 
             def run(server: HttpProcess = server, connections: int = connections, streams: int = streams) -> Figures:
-                load: Load
+                load: Load[Any]
                 if two:
                     load = Http2Load(server.port, ECHO, TEXT.encode(), streams)
                 else:

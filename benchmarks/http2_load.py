@@ -6,12 +6,10 @@ KiB, holds all the requests that are ever under way on one.
 
 from __future__ import annotations
 
-import select
-import socket
 import time
 from typing import Final
 
-from .http_load import STALL
+from .http_load import Load, Socket
 from .wire import (
     ACK,
     DATA,
@@ -43,22 +41,20 @@ _SETTINGS_ACK: Final = frame_start(0, SETTINGS, ACK) + _ZERO
 _STATUS_200: Final = b"\x88"
 
 
-class Http2Socket:
-    """One connection.
+class Http2Socket(Socket):
+    """One connection of HTTP/2.
 
     Args:
         port: Where the server listens.
         timeout: Seconds that one read may take.
 
     Attributes:
-        sock: The socket.
         begun: When the call on each stream began (nanoseconds).
         seen: What has come in on a stream that is not complete.
     """
 
     def __init__(self, port: int, timeout: float | None = None) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(port, timeout)
         self.sock.sendall(_HELLO)
         self.begun: dict[int, int] = {}
         self.seen: dict[int, bytes] = {}
@@ -118,13 +114,9 @@ class Http2Socket:
         while text not in self.seen[stream]:
             self.complete()
 
-    def close(self) -> None:
-        """Hang up."""
-        self.sock.close()
 
-
-class Http2Load:
-    """A number of streams busy on each connection: a `Load`.
+class Http2Load(Load[Http2Socket]):
+    """A number of streams busy on each connection.
 
     Args:
         port: Where the server listens.
@@ -134,56 +126,20 @@ class Http2Load:
     """
 
     def __init__(self, port: int, template: PostTemplate, expected: bytes, streams: int = 1) -> None:
-        self._port = port
+        super().__init__(port, expected, streams)
         self._frames = template.frames(port)
-        self._expected = expected
-        self._streams = streams
-        self._epoll = select.epoll()
-        self._open: dict[int, Http2Socket] = {}
-        self._last = 0
-        self.took: list[int] = []
-        self.errors: int = 0
-        self.sample: bytes = b""
 
-    def connect(self) -> None:
-        """One more connection, with its calls on it."""
-        connection = Http2Socket(self._port)
-        self._open[connection.sock.fileno()] = connection
-        self._epoll.register(connection.sock.fileno(), select.EPOLLIN)
-        for _ in range(self._streams):
-            self._fire(connection)
+    def _dial(self) -> Http2Socket:
+        return Http2Socket(self._port)
 
     def _fire(self, connection: Http2Socket) -> None:
         self._last += 1
         connection.sock.sendall(self._frames(self._last, connection.open()))
 
-    def turn(self, again: bool) -> None:
-        """Take what has come in; with `again`, a new call follows each that is answered."""
-        ready = self._epoll.poll(STALL)
-        if not ready:
-            raise RuntimeError(f"no answer within {STALL:g} s")
-        for number, _ in ready:
-            connection = self._open[number]
-            for stream, body in connection.complete():
-                self.took.append(time.perf_counter_ns() - connection.begun.pop(stream))
-                if self._expected not in body:
-                    self.errors += 1
-                    self.sample = self.sample or body[:300]
-                if again:
-                    self._fire(connection)
-            if not connection.begun:
-                self._drop(number)
-
-    def _drop(self, number: int) -> None:
-        self._epoll.unregister(number)
-        self._open.pop(number).close()
-
-    def finish(self) -> None:
-        """Wait for what is under way, and hang up."""
-        try:
-            while self._open:
-                self.turn(False)
-        finally:
-            for number in list(self._open):
-                self._drop(number)
-            self._epoll.close()
+    def _take(self, number: int, connection: Http2Socket, again: bool) -> None:
+        for stream, body in connection.complete():
+            self._answered(connection.begun.pop(stream), self._expected in body, body)
+            if again:
+                self._fire(connection)
+        if not connection.begun:
+            self._drop(number)

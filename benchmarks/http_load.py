@@ -1,18 +1,19 @@
-"""The load over HTTP/1.1: a number of connections, each with one call under way, on raw sockets in one thread."""
+"""A number of connections that are kept busy, on raw sockets in one thread; and HTTP/1.1, with one call under way on each."""
 
 from __future__ import annotations
 
 import select
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Generic, TypeVar
 
 from .load import Figures, Meter
 from .processes import Cores
 from .wire import PostTemplate
 
-__all__ = ["Http1Load", "HttpSocket", "Load", "answer_end", "keep_busy"]
+__all__ = ["Http1Load", "HttpSocket", "Load", "Socket", "answer_end", "keep_busy"]
 
 STALL: Final = 10.0
 """Seconds without any answer after which a load gives up."""
@@ -39,12 +40,31 @@ def answer_end(data: bytes) -> tuple[int, int, bytes]:
     return (start if status in (202, 204) else 0), status, head
 
 
-class HttpSocket:
-    """One connection."""
+class Socket:
+    """One connection.
+
+    Args:
+        port: Where the server listens.
+        timeout: Seconds that one read may take.
+
+    Attributes:
+        sock: The socket.
+    """
 
     def __init__(self, port: int, timeout: float | None = None) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+
+class HttpSocket(Socket):
+    """One connection of HTTP/1.1."""
+
+    def __init__(self, port: int, timeout: float | None = None) -> None:
+        super().__init__(port, timeout)
         self.held = b""
         self.begun = 0
 
@@ -80,13 +100,17 @@ class HttpSocket:
                 raise EOFError(f"the server ended the connection: {self.held[:300].decode(errors='replace')}")
             self.held += data
 
-    def close(self) -> None:
-        """Hang up."""
-        self.sock.close()
+
+S = TypeVar("S", bound=Socket)
 
 
-class Load(Protocol):
+class Load(ABC, Generic[S]):
     """Connections with calls on them.
+
+    Args:
+        port: Where the server listens.
+        expected: What must be in a right answer.
+        calls: Calls under way on each connection.
 
     Attributes:
         took: Nanoseconds of every call that was answered.
@@ -94,84 +118,54 @@ class Load(Protocol):
         sample: The beginning of a wrong answer.
     """
 
-    took: list[int]
-    errors: int
-    sample: bytes
-
-    def connect(self) -> None:
-        """One more connection, with its calls on it."""
-
-    def turn(self, again: bool) -> None:
-        """Take what has come in; with `again`, a new call follows each that is answered."""
-
-    def finish(self) -> None:
-        """Wait for what is under way, and hang up."""
-
-
-class Http1Load:
-    """HTTP/1.1: one call at a time on each connection.
-
-    Args:
-        port: Where the server listens.
-        template: The request.
-        expected: What must be in a right answer.
-    """
-
-    def __init__(self, port: int, template: PostTemplate, expected: bytes) -> None:
+    def __init__(self, port: int, expected: bytes, calls: int = 1) -> None:
         self._port = port
-        self._request = template.to(port)
         self._expected = expected
+        self._calls = calls
         self._epoll = select.epoll()
-        self._open: dict[int, HttpSocket] = {}
+        self._open: dict[int, S] = {}
         self._last = 0
         self.took: list[int] = []
         self.errors: int = 0
         self.sample: bytes = b""
 
+    @abstractmethod
+    def _dial(self) -> S:
+        """A new connection."""
+
+    @abstractmethod
+    def _fire(self, connection: S) -> None:
+        """Begin a call."""
+
+    @abstractmethod
+    def _take(self, number: int, connection: S, again: bool) -> None:
+        """Read once from the connection of this descriptor; call again for each answer that is whole, or hang up."""
+
     def connect(self) -> None:
-        """One more connection, with a call on it."""
-        connection = HttpSocket(self._port)
+        """One more connection, with its calls on it."""
+        connection = self._dial()
         self._open[connection.sock.fileno()] = connection
         self._epoll.register(connection.sock.fileno(), select.EPOLLIN)
-        self._fire(connection)
-
-    def _fire(self, connection: HttpSocket) -> None:
-        self._last += 1
-        connection.begun = time.perf_counter_ns()
-        connection.sock.send(self._request(self._last))
-
-    def _drop(self, number: int) -> None:
-        self._epoll.unregister(number)
-        self._open.pop(number).close()
+        for _ in range(self._calls):
+            self._fire(connection)
 
     def turn(self, again: bool) -> None:
-        """Take what has come in; call again on each connection whose answer is whole, or hang up on it."""
+        """Take what has come in; with `again`, a new call follows each that is answered."""
         ready = self._epoll.poll(STALL)
         if not ready:
             raise RuntimeError(f"no answer within {STALL:g} s")
         for number, _ in ready:
-            connection = self._open[number]
-            data = connection.sock.recv(1 << 18)
-            if not data:
-                raise EOFError("the server ended a connection in the middle of a call")
-            if connection.held:
-                data = connection.held + data
-            end, status, head = answer_end(data)
-            if not end:
-                connection.held = data
-                continue
-            connection.held = b""
-            self.took.append(time.perf_counter_ns() - connection.begun)
-            if status != 200 or self._expected not in data:
-                self.errors += 1
-                self.sample = self.sample or data[:300]
-            if not again:
-                self._drop(number)
-            elif b"connection: close" in head:
-                self._drop(number)
-                self.connect()
-            else:
-                self._fire(connection)
+            self._take(number, self._open[number], again)
+
+    def _answered(self, begun: int, right: bool, data: bytes) -> None:
+        self.took.append(time.perf_counter_ns() - begun)
+        if not right:
+            self.errors += 1
+            self.sample = self.sample or data[:300]
+
+    def _drop(self, number: int) -> None:
+        self._epoll.unregister(number)
+        self._open.pop(number).close()
 
     def finish(self) -> None:
         """Wait for what is under way, and hang up."""
@@ -184,8 +178,50 @@ class Http1Load:
             self._epoll.close()
 
 
+class Http1Load(Load[HttpSocket]):
+    """HTTP/1.1: one call at a time on each connection.
+
+    Args:
+        port: Where the server listens.
+        template: The request.
+        expected: What must be in a right answer.
+    """
+
+    def __init__(self, port: int, template: PostTemplate, expected: bytes) -> None:
+        super().__init__(port, expected)
+        self._request = template.to(port)
+
+    def _dial(self) -> HttpSocket:
+        return HttpSocket(self._port)
+
+    def _fire(self, connection: HttpSocket) -> None:
+        self._last += 1
+        connection.begun = time.perf_counter_ns()
+        connection.sock.send(self._request(self._last))
+
+    def _take(self, number: int, connection: HttpSocket, again: bool) -> None:
+        data = connection.sock.recv(1 << 18)
+        if not data:
+            raise EOFError("the server ended a connection in the middle of a call")
+        if connection.held:
+            data = connection.held + data
+        end, status, head = answer_end(data)
+        if not end:
+            connection.held = data
+            return
+        connection.held = b""
+        self._answered(connection.begun, status == 200 and self._expected in data, data)
+        if not again:
+            self._drop(number)
+        elif b"connection: close" in head:
+            self._drop(number)
+            self.connect()
+        else:
+            self._fire(connection)
+
+
 def keep_busy(
-    load: Load,
+    load: Load[Any],
     pid: int,
     cores: Cores,
     connections: int,
