@@ -1,6 +1,6 @@
-"""HTTP/2 over real sockets: TLS, streams beside each other, windows, GOAWAY, and what one client may not do to the others.
+"""HTTP/2 over real sockets: TLS, streams beside each other, windows, and what one client may not do to the others.
 
-What it shares with the other edges is in `test_edges`.
+What it shares with the other edges is in `test_edges`; resets, bodies and the drain in `transports/http/test_h2_own`.
 """
 
 from __future__ import annotations
@@ -115,85 +115,7 @@ async def test_many_streams_at_once_are_answered_each_with_its_own() -> None:
         await peer.aclose()
 
 
-async def send_body(peer: H2Peer, stream: int, data: bytes) -> None:
-    """Send what the windows let through, until the server has answered or has it all."""
-    with trio.fail_after(10):
-        while data and stream not in peer.ended:
-            room = min(peer.h2.local_flow_control_window(stream), peer.h2.max_outbound_frame_size, len(data))
-            if room:
-                peer.h2.send_data(stream, data[:room], end_stream=room == len(data))
-                data = data[room:]
-                await peer.flush()
-            elif not await peer.pump():
-                return
-
-
-# -- cancellation
-
-
-async def test_streams_beside_a_reset_one_go_on() -> None:
-    lab = Lab()
-    async with serving(lab.server) as site:
-        peer = await site.h2()
-        doomed = [await peer.post(call(number, "slow", progress=True, seconds=30)) for number in range(10)]
-        kept = await peer.post(call("kept", "slow", progress=True, seconds=0.3))
-        await lab.wait("start", 11)
-        for stream in doomed:
-            peer.h2.reset_stream(stream, 8)
-        await peer.flush()
-        await lab.wait("finally", 10, timeout=2)
-        assert text_of(events_of((await peer.response(kept))[1])[-1]) == "slept"
-        assert lab.count("slept") == 1
-        assert await peer.echo("next") == "next"
-        await peer.aclose()
-
-
-# -- bodies
-
-
-async def test_a_body_too_large_is_413_and_the_connection_goes_on() -> None:
-    async with serving(Lab(message_bytes=100_000).server) as site:
-        peer = await site.h2()
-        beside = await peer.post(call("beside", "slow", seconds=0.3))
-        stream = await peer.request(peer.head(call(1, "echo")))
-        await send_body(peer, stream, b"x" * 300_000)
-        status, body = await peer.response(stream)
-        assert (status, json.loads(body)["error"]["code"]) == (413, -32600)
-        assert text_of(json.loads((await peer.response(beside))[1])) == "slept"
-        assert await peer.echo("on") == "on"
-        await peer.aclose()
-
-
-async def test_a_refused_head_whose_body_still_comes_does_not_hurt_the_streams_beside_it() -> None:
-    # RFC 9113, section 5.1: an endpoint that has closed a stream must bear frames that were on their way.
-    lab = Lab()
-    async with serving(lab.server) as site:
-        peer = await site.h2()
-        beside = await peer.post(call("beside", "slow", seconds=0.3))
-        await lab.wait("start")
-        stream = await peer.request(peer.head(call(1, "echo"), b"/other"))
-        assert (await peer.response(stream))[0] == 404
-        for _ in range(3):
-            await peer.stream.send_all(hyperframe.frame.DataFrame(stream, b"late").serialize())
-        assert text_of(json.loads((await peer.response(beside))[1])) == "slept"
-        assert await peer.echo("on") == "on"
-        await peer.aclose()
-
-
-async def test_a_slow_body_is_408_and_the_streams_beside_it_go_on() -> None:
-    async with serving(Lab(body_timeout=0.3).server) as site:
-        peer = await site.h2()
-        stream = await peer.request(peer.head(call(1, "echo")))
-        for _ in range(14):
-            # One byte a frame, which is what fills a queue of events.
-            peer.h2.send_data(stream, b"{")
-            await peer.flush()
-        assert await peer.echo("beside") == "beside"
-        begin = time.monotonic()
-        assert (await peer.response(stream))[0] == 408
-        assert time.monotonic() - begin < 1
-        assert await peer.echo("after") == "after"
-        await peer.aclose()
+# -- windows
 
 
 async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
@@ -231,45 +153,6 @@ async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its
         assert await healthy.echo("after") == "after"
         await all_places_free(engine)
         await healthy.aclose()
-        await peer.aclose()
-
-
-# -- the drain
-
-
-async def test_the_drain_ends_with_goaway_after_the_last_answer() -> None:
-    lab = Lab(drain_timeout=3)
-    async with serving(lab.server) as site:
-        peer, idle = await site.h2(), await site.h2()
-        await idle.echo("x")
-        json_stream = await peer.post(call(1, "slow", seconds=0.3))
-        sse_stream = await peer.post(call(2, "slow", progress=True, seconds=0.3))
-        await lab.wait("start", 2)
-        begin = time.monotonic()
-        site.serving.cancel()
-        await idle.closed()
-        assert time.monotonic() - begin < 0.25
-        assert text_of(json.loads((await peer.response(json_stream))[1])) == "slept"
-        assert text_of(events_of((await peer.response(sse_stream))[1])[-1]) == "slept"
-        await peer.closed()
-        assert peer.goaway == 0
-        await site.ended.wait()
-        assert time.monotonic() - begin < 1
-        await peer.aclose()
-
-
-async def test_a_new_stream_while_draining_is_refused_and_the_old_one_finishes() -> None:
-    lab = Lab(drain_timeout=3)
-    async with serving(lab.server) as site:
-        peer = await site.h2()
-        old = await peer.post(call(1, "slow", seconds=0.3))
-        await lab.wait("start")
-        site.serving.cancel()
-        await trio.sleep(0.05)
-        new = await peer.post(call(2, "echo", text="late"))
-        assert text_of(json.loads((await peer.response(old))[1])) == "slept"
-        assert new not in peer.statuses
-        await site.ended.wait()
         await peer.aclose()
 
 

@@ -306,6 +306,7 @@ async def test_a_slow_body_is_408_and_its_budget_comes_back(autojump_clock: Mock
         await client.flush()
         await client.pump_for(1)
         assert s.budget.taken == 100
+        assert await client.text(await client.ask(3, "echo", text="beside")) == "beside"
         assert (await client.response(stream, 100))[0] == 408
         assert trio.current_time() == pytest.approx(13, abs=0.1)
         assert s.budget.taken == 0
@@ -318,6 +319,7 @@ async def test_a_slow_body_is_408_and_its_budget_comes_back(autojump_clock: Mock
 async def test_a_body_too_long_is_413_and_the_rest_is_not_taken(autojump_clock: MockClock) -> None:
     async with site(message_bytes=1_000) as s:
         client = await s.connect()
+        beside = await client.ask(0, "slow", seconds=1)
         for extra in ([], [(b"content-length", b"3000")]):
             stream = await client.request([*client.head(call(1, "echo")), *extra])
             for _ in range(3):
@@ -327,7 +329,8 @@ async def test_a_body_too_long_is_413_and_the_rest_is_not_taken(autojump_clock: 
             assert (status, json.loads(body)["error"]["code"]) == (413, -32600)
             assert client.resets.get(stream, 0) == 0
         assert s.budget.taken == 0
-        assert client.connection.wire.streams == 0
+        assert client.connection.wire.streams == 1
+        assert await client.text(beside) == "slept"
         assert await client.text(await client.ask(2, "echo", text="on")) == "on"
 
 
