@@ -478,17 +478,6 @@ async def test_a_body_that_announces_too_much_is_refused() -> None:
     assert site.log.events == []
 
 
-async def test_a_body_that_grows_too_large_in_chunks_is_refused_before_its_end() -> None:
-    async with open_made(message_bytes=1_000) as site:
-        peer = site.connect()
-        await peer.send(http(HELLO, body=b"", chunks=[])[:-5])
-        for _ in range(11):
-            await peer.send(b"64\r\n" + b" " * 100 + b"\r\n")
-        answer = await peer.answer()
-        assert await peer.closed()
-    assert (answer.status, answer.code) == (413, -32600)
-
-
 async def test_a_body_of_just_the_limit_is_served() -> None:
     body = json.dumps(HELLO).encode().ljust(1_000)
     async with open_made(message_bytes=1_000) as site:
@@ -497,81 +486,6 @@ async def test_a_body_of_just_the_limit_is_served() -> None:
         assert (await peer.answer()).text == "hello"
         await peer.send(http(HELLO, body=body, chunks=[300, 700]))
         assert (await peer.answer()).text == "hello"
-
-
-@pytest.mark.parametrize(
-    ("size", "status"),
-    [
-        (b"ffffffffffffffff", 413),
-        (b"7fffffffffffffff", 413),
-        # These are no sizes.
-        (b"fffffffffffffffff", 400),
-        (b"-1", 400),
-        (b"1" * 1_000, 400),
-    ],
-)
-async def test_a_chunk_of_an_impossible_size_costs_nothing(size: bytes, status: int, site: Site) -> None:
-    peer = site.connect()
-    await peer.send(http(HELLO, body=b"", chunks=[])[:-5] + size + b"\r\n{}\r\n")
-    await peer.send(b"x" * 3_000_000)
-    assert (await peer.answer()).status == status
-    assert await peer.closed()
-
-
-@pytest.mark.parametrize("size", [100, 1_000, 1 << 20])
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100_000,
-        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + b"x" * 100_000,
-        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000,
-        b"POST /" + b"x" * 100_000,
-    ],
-)
-async def test_a_head_without_an_end_is_refused(head: bytes, size: int) -> None:
-    async with open_made(head_bytes=4_000) as site:
-        peer = site.connect()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.send_cut, head, size)
-            answer = await peer.answer()
-            nursery.cancel_scope.cancel()
-        assert await peer.closed()
-    assert (answer.status, answer.fields["connection"]) == (431, "close")
-
-
-@pytest.mark.parametrize("size", [10, 500, 1 << 20])
-async def test_a_head_below_the_limit_is_served_however_it_is_cut(size: int) -> None:
-    async with open_made(head_bytes=8_000) as site:
-        peer = site.connect()
-        fields = {f"X-{number}": "x" * 500 for number in range(13)}
-        data = http(HELLO, **fields)
-        assert 6_000 < data.index(b"\r\n\r\n") < 8_000
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.send_cut, data, size)
-            answer = await peer.answer()
-            nursery.cancel_scope.cancel()
-        assert answer.status == 200
-        # The next one is counted anew.
-        await peer.send(data)
-        assert (await peer.answer()).text == "hello"
-
-
-async def test_trailers_without_an_end_are_not_held() -> None:
-    async with open_made(head_bytes=4_000) as site:
-        for trailer in (b"X-Trailer: ", b"X", b"X: y\r\n"):
-            peer = site.connect()
-            await peer.send(http(HELLO, chunks=[10])[:-2] + trailer)
-            taken = 0
-            while not peer.ended.is_set() and taken < 1_000_000:
-                piece = trailer * 200 if trailer.endswith(b"\n") else b"x" * 1_200
-                taken += len(piece)
-                try:
-                    await peer.send(piece)
-                except trio.BrokenResourceError:
-                    break
-                await wait_all_tasks_blocked()
-            assert taken < 100_000
-            assert (await peer.answer()).status == 431
 
 
 async def test_trailers_are_no_headers(site: Site) -> None:
@@ -792,25 +706,6 @@ async def test_a_bad_request_behind_good_ones_is_answered_last_and_ends_the_conn
     answers = await peer.answers()
     assert [answer.status for answer in answers] == [200, 200, 400]
     assert answers[2].fields["connection"] == "close"
-
-
-@pytest.mark.parametrize("sizes", [[], [1], [1] * 500, [3, 5, 7, 11, 13, 100]])
-@pytest.mark.parametrize("cut", [1, 7, 1 << 20])
-async def test_bodies_in_chunks_cut_anywhere(sizes: list[int], cut: int, site: Site) -> None:
-    peer = site.connect()
-    async with trio.open_nursery() as nursery:
-        data = http(call(1, "echo", text="é\u2028 chunked"), chunks=sizes)
-        nursery.start_soon(peer.send_cut, data + http(HELLO), cut)
-        assert (await peer.answer()).text == "é\u2028 chunked"
-        assert (await peer.answer()).text == "hello"
-
-
-async def test_chunk_extensions_are_ignored(site: Site) -> None:
-    body = json.dumps(HELLO).encode()
-    chunked = b'%X;a=b;c="d"\r\n%b\r\n0000;x\r\n\r\n' % (len(body), body)
-    peer = site.connect()
-    await peer.send(http(HELLO, body=b"", chunks=[])[:-5] + chunked)
-    assert (await peer.answer()).text == "hello"
 
 
 async def test_a_client_that_waits_for_100_continue_is_told_to(autojump_clock: MockClock, site: Site) -> None:
