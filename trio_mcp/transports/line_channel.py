@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -30,7 +29,6 @@ from ..protocol.envelope import (
 from ..protocol.framing import TOO_LONG
 from ..protocol.jsontext import shorten
 from ..protocol.listening import CANCELLED, SUBSCRIPTION_ID
-from ..protocol.meta import LOG_LEVELS
 from .link import Link
 
 __all__ = ["LineChannel", "writing"]
@@ -39,19 +37,6 @@ logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
 # The id of an answer, where servers write it: at the front.
 _ID: Final = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-
-
-class _Pending:
-    """A call that waits for its answer."""
-
-    __slots__ = ("changed", "error", "events", "listener", "result")
-
-    def __init__(self, listener: Listener, events: int) -> None:
-        self.listener: Listener = listener
-        self.result: dict[str, Any] | None = None
-        self.error: Exception | None = None
-        self.events: deque[Notification] = deque(maxlen=events)
-        self.changed = trio.lowlevel.ParkingLot()
 
 
 class LineChannel(Channel):
@@ -69,7 +54,7 @@ class LineChannel(Channel):
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
         self._ids = itertools.count(1)
-        self._pending: dict[RequestId, _Pending] = {}
+        self._pending: dict[RequestId, Listener] = {}
         self._closed: ConnectionClosed | None = None
         self._note = ""
 
@@ -92,26 +77,16 @@ class LineChannel(Channel):
         # Room first: a call that is left while it waits for a slow server was never sent.
         await self._link.wait_room()
         self._check_open()
-        pending = self._pending[id] = _Pending(listener, self._limits.client_events)
+        self._pending[id] = listener
         try:
             self._link.post(message, now=True)
-            return await self._wait(pending)
+            return await listener.wait()
         finally:
             # Still there: nobody answered, so the caller has left. That is what cancels the work over there.
             if self._pending.pop(id, None) is not None:
                 self._link.post(
                     encode_notification(CANCELLED, {"requestId": id, "reason": "the caller left"}), now=True
                 )
-
-    async def _wait(self, pending: _Pending) -> dict[str, Any]:
-        while True:
-            while pending.events:
-                await pending.listener.tell(pending.events.popleft())
-            if pending.result is not None:
-                return pending.result
-            if pending.error is not None:
-                raise pending.error
-            await pending.changed.park()
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -163,38 +138,32 @@ class LineChannel(Channel):
         # An answer to a call that was given up comes late, and is nobody's.
         pending = self._pending.pop(id, None)
         if pending is not None:
-            pending.result = result
-            pending.error = error
-            pending.changed.unpark_all()
+            pending.settle(result=result, error=error)
 
     def _notified(self, message: Notification) -> None:
         params = message.params
         if message.method == "notifications/progress":
             pending = self._find(params.get("progressToken"))
-            if pending is not None and pending.listener.progress is not None:
-                pending.events.append(message)
-                pending.changed.unpark_all()
+            if pending is not None and pending.changes is None:
+                pending.post(message)
         elif message.method == "notifications/message":
-            rank = LOG_LEVELS.get(str(params.get("level")), -1)
             for pending in self._pending.values():
-                listener = pending.listener
-                if listener.log is not None and rank >= LOG_LEVELS[listener.log_level]:
-                    pending.events.append(message)
-                    pending.changed.unpark_all()
+                if pending.changes is None:
+                    pending.post(message)
         elif message.method == CANCELLED:
             id: Any = params.get("requestId")
             pending = self._find(id)
             # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
-            if pending is not None and pending.listener.changes is not None:
+            if pending is not None and pending.changes is not None:
                 logger.info("%s ended a stream of changes: %s", self._peer, shorten(params.get("reason")))
                 self._settle(id, result={})
         else:
             meta = params.get("_meta")
             pending = self._find(meta.get(SUBSCRIPTION_ID)) if type(meta) is dict else None
-            if pending is not None and pending.listener.changes is not None:
-                pending.listener.changes(message)
+            if pending is not None and pending.changes is not None:
+                pending.post(message)
 
-    def _find(self, id: Any) -> _Pending | None:
+    def _find(self, id: Any) -> Listener | None:
         return self._pending.get(id) if is_request_id(id) else None
 
     def _odd(self, text: str) -> None:
