@@ -14,6 +14,7 @@ from ..errors import (
     ToolError,
 )
 from ..limits import Limits
+from ..protocol.content import optional
 from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
 from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, require
@@ -193,9 +194,8 @@ class Client:
         if LATEST not in versions:
             raise LegacyServer(f"{self.peer} speaks {', '.join(map(str, versions))}, not {LATEST}")
         self.capabilities = require(result, "capabilities", dict, "server/discover")
-        instructions = result.get("instructions")
-        self.instructions = instructions if isinstance(instructions, str) else None
-        info = (result.get("_meta") or {}).get(SERVER_INFO)
+        self.instructions = optional(result, "instructions", str)
+        info = (optional(result, "_meta", dict) or {}).get(SERVER_INFO)
         self.server_info = info if isinstance(info, dict) else {}
         return result
 
