@@ -39,7 +39,7 @@ from ..scopes.groups import unwrapped
 from .http_environment import Proxy, find_proxy, tls_context
 from .http_place import Place, location_of
 from .http_pool import ClientTransport, Way
-from .http_url import check_headers, shown_url
+from .http_url import UNIX_URL, check_headers, shown_url
 from .http_wire import SAFE
 
 __all__ = ["HttpChannel", "open_http_channel"]
@@ -89,16 +89,26 @@ class HttpChannel(Channel):
         url: The MCP endpoint.
         limits: Bounds.
         proxy: What they go through because the environment says so, or None.
-        own: Whether `http` was made here, and so speaks through our own transport.
+        transport: Our own, if `http` was made here and speaks through it.
+        uds: The unix socket that it is at, or None.
     """
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, limits: Limits, *, proxy: Proxy | None = None, own: bool = False
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        limits: Limits,
+        *,
+        proxy: Proxy | None = None,
+        transport: ClientTransport | None = None,
+        uds: str | None = None,
     ) -> None:
         self._http = http
         self._full_url = url
         self._url = shown_url(url)
-        self._own = own
+        if uds is not None:
+            self._url = f"unix:{uds}" if self._url == UNIX_URL else f"{self._url} (at unix:{uds})"
+        self._transport = transport
         self._via = "" if proxy is None else f" (through {proxy})"
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
@@ -114,7 +124,7 @@ class HttpChannel(Channel):
 
     @property
     def note(self) -> str:
-        return self._note
+        return self._note or ("" if self._transport is None else self._transport.note)
 
     @property
     def reconnects(self) -> bool:
@@ -165,7 +175,7 @@ class HttpChannel(Channel):
 
     async def _send(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
         try:
-            if self._own:
+            if self._transport is not None:
                 # httpx2 writes the URL of each request to its log, and what is sent need not be in there.
                 place = Place.of(url)
                 extensions = {"target": place.target, SAFE: method in _READ_ONLY}
@@ -176,12 +186,14 @@ class HttpChannel(Channel):
                 request = self._http.build_request("POST", url, content=body, headers=headers)
             return await self._http.send(request, stream=True)
         except Exception as exc:
-            if not self._own and not isinstance(exc, _BROKEN):
+            if self._transport is None and not isinstance(exc, _BROKEN):
                 raise  # of a hook, or of a transport that somebody else has written
             raise self._lost(method, exc) from None
 
     def _lost(self, method: str, exc: Exception, note: str = "") -> ConnectionClosed:
         text = _reason(exc) if isinstance(exc, _TEXTS) else type(exc).__name__
+        if self._transport is not None and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+            text = str(exc)  # in our words
         return ConnectionClosed(f"{method}: {self._url}: {text}{note}{self._via}")
 
     def _redirected(self, url: str, response: httpx2.Response) -> str:
@@ -455,10 +467,9 @@ async def open_http_channel(
     with unwrapped():
         async with trio.open_nursery() as nursery:
             # Whoever calls has a deadline; an answer takes as long as the server works.
-            async with httpx2.AsyncClient(
-                headers=fields, transport=ClientTransport(nursery, way), timeout=None, trust_env=False
-            ) as client:
-                channel = HttpChannel(client, url, limits, proxy=proxy, own=True)
+            transport = ClientTransport(nursery, way)
+            async with httpx2.AsyncClient(headers=fields, transport=transport, timeout=None, trust_env=False) as client:
+                channel = HttpChannel(client, url, limits, proxy=proxy, transport=transport, uds=uds)
                 try:
                     yield channel
                 finally:
