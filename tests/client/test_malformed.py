@@ -201,6 +201,17 @@ def _log(level: str, data: Any, logger: str | None) -> None:
     assert isinstance(logger, str | None)
 
 
+def _form(params: dict[str, Any]) -> dict[str, Any]:
+    assert type(params) is dict
+    assert "mode" in params
+    return {"x": 1}
+
+
+def _sampled(params: dict[str, Any]) -> str:
+    assert type(params) is dict
+    return "t"
+
+
 class Bad(Channel):
     """A server that sends one thing."""
 
@@ -295,7 +306,7 @@ async def test_malformed_answers(case: str, autojump_clock: MockClock) -> None:
         if not _well_formed(case, value):
             continue
         tried += 1
-        answers = Answers(elicit=lambda params: {"x": 1}, sample=lambda params: "t", roots=["file:///"])
+        answers = Answers(elicit=_form, sample=_sampled, roots=["file:///"])
         client = Client(Bad(method, value), info={}, limits=Limits(), answers=answers)
         try:
             got = await call(client)

@@ -5,6 +5,7 @@ Leaving a call closes its response stream, which is what cancels the work on the
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import logging
 import os
@@ -227,7 +228,7 @@ class HttpChannel(Channel):
         if kind == "application/json" and raw:
             message: Any = None
             try:
-                message = parse_message(raw, self._reading)
+                message = parse_message(raw.removeprefix(codecs.BOM_UTF8), self._reading)
             except BadMessage as exc:
                 if status < 300:
                     raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
