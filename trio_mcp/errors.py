@@ -183,8 +183,10 @@ class ServerBusy(ProtocolError):
 
     def __init__(self, message: str, data: Any = None, *, code: int | None = None) -> None:
         super().__init__(message, data, code=code)
-        if isinstance(data, dict) and isinstance(data.get("retryAfter"), int | float):
-            self.retry_after: float | None = float(data["retryAfter"])
+        seconds = data.get("retryAfter") if isinstance(data, dict) else None
+        # As it came from a server: an integer may be too large for a float.
+        if isinstance(seconds, int | float) and 0 <= seconds < 1e9:
+            self.retry_after: float | None = float(seconds)
 
 
 class TimedOut(ProtocolError):

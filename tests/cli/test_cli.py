@@ -136,11 +136,13 @@ def test_values_are_read_as_the_tool_wants_them(url: str) -> None:
 def test_arguments_as_json_and_the_result_as_json(url: str) -> None:
     assert inside("call", url, "add", "--json", '{"a": 1, "b": 4}') == (0, "5\n", "")
     assert inside("call", url, "add", "--json", '{"a": 1, "b": 4}', "b=5") == (0, "6\n", "")
-    for args in (["a=1", "b=2", "--json"], ["--json", "a=1", "b=2"], ["--json", '{"a": 1, "b": 2}', "--json"]):
-        status, out, _ = inside("call", url, "add", *args)
+    json_first = [["--json", url, "add", "a=1", "b=2"], [url, "--json", "add", "a=1", "b=2"]]
+    json_later = [["a=1", "b=2", "--json"], ["--json", "a=1", "b=2"], ["--json", '{"a": 1, "b": 2}', "--json"]]
+    for args in (*json_first, *([url, "add", *words] for words in json_later)):
+        status, out, _ = inside("call", *args)
         assert (status, json.loads(out)["structuredContent"]) == (0, 3)
-    for bad, why in (("[1]", "expected an object"), ("{", "not JSON")):
-        status, out, errors = inside("call", url, "add", "--json", bad)
+    for bad, why in (("--json [1]", "expected an object"), ("--json {", "not JSON"), ("--json=x", "not JSON")):
+        status, out, errors = inside("call", url, "add", *bad.split())
         assert (status, out) == (2, "")
         assert why in errors
 
@@ -220,6 +222,9 @@ def test_prompt(url: str) -> None:
         (["call"], "missing TARGET: a URL, a Python file with a server in it, or a command behind --"),
         (["call", "{shop}", "add", "a=1", "--log", "loud"], "no log level named 'loud'"),
         (["tools", "nowhere.py"], "there is no file 'nowhere.py'"),
+        (["tools", "localhost:8000/mcp"], "did you mean http://localhost:8000/mcp?"),
+        (["tools", "http:///mcp"], "Error: 'http:///mcp' is no URL of a server; expected http://HOST:PORT/mcp"),
+        (["tools", "http://h:99999/mcp"], "Error: 'http://h:99999/mcp' is no URL of a server"),
         (["tools", "ftp://h/mcp"], "'ftp://h/mcp' is no URL of a server: expected http://, https:// or unix:PATH"),
         (["tools", "--"], "nothing behind --"),
         (["tools", "{shop}", "more"], "unexpected 'more'"),

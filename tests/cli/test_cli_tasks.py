@@ -286,3 +286,18 @@ def test_a_file_that_cannot_hold_tasks_is_told(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
         assert text in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_several_commands_at_once_lose_no_task(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from trio_mcp.cli.book import remember, forget\n"
+        "for n in range(20):\n"
+        "    remember('t', f'{sys.argv[1]}-{n}', 'x')\n"
+        "    forget({f'{sys.argv[1]}-{n - 1}'} if n % 2 else set())\n"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    running = [subprocess.Popen([sys.executable, "-c", program, str(n)], env=env) for n in range(4)]
+    assert [process.wait(60) for process in running] == [0] * 4
+    kept = {entry[1] for entry in json.loads((tmp_path / "trio-mcp" / "tasks.json").read_text())}
+    assert kept == {f"{process}-{n}" for process in range(4) for n in range(1, 20, 2)}

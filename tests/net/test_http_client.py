@@ -76,6 +76,7 @@ COUNTS: dict[str, Callable[[bytes], bytes]] = {
         b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>; content-length: 3\r\n\r\n"
         + (JSON + b"content-length: %d\r\n\r\n" % len(body) + body)
     ),
+    "with a byte order mark": lambda body: JSON + b"content-length: %d\r\n\r\n\xef\xbb\xbf" % (len(body) + 3) + body,
     "without a reason": lambda body: (
         b"HTTP/1.1 200\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -238,3 +239,21 @@ def test_what_is_encoded_is_parsed(messages: list[Any], ascii: bool) -> None:
 def test_the_bytes_of_an_event() -> None:
     assert encode_event(b'{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
     assert COMMENT == b":\n\n"
+
+
+@pytest.mark.parametrize("line", [b"data\n", b"data:\n", b"data: x\r\n"])
+def test_an_event_of_many_short_lines_takes_the_memory_of_its_bytes(line: bytes) -> None:
+    parser = SSEParser(4 << 20)
+    chunk = line * 5_000
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            assert parser.feed(chunk) == []
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # One byte or two for each line, in a buffer that grows by an eighth; and one chunk cut into lines.
+    assert held < 3_000_000
+    assert most < 6_000_000
+    (event,) = parser.feed(b"\n")
+    assert event.data.count(b"\n") == 999_999

@@ -7,12 +7,14 @@ server cannot be started or reached, or answered with a protocol error; 130 inte
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import Any, Final
 
 import click
 
 from .. import MCPError
+from .show import say
 
 __all__ = ["main"]
 
@@ -83,6 +85,10 @@ def main(argv: list[str] | None = None) -> None:
         # Everything behind the first `--` is the command of a server, options of its own included.
         split = args.index("--")
         args, command = args[:split], args[split + 1 :]
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal does not have is no reason to end.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(args, command))
 
 
@@ -90,7 +96,10 @@ def _run(args: list[str], command: list[str] | None) -> int:
     try:
         status: Any = _group.main(args, prog_name="trio-mcp", standalone_mode=False, obj=command)
     except click.ClickException as exc:
-        exc.show()
+        # The names that a server has are in it.
+        text = io.StringIO()
+        exc.show(text)
+        say(text.getvalue().removesuffix("\n"), err=True)
         return EXIT_USAGE
     except (click.Abort, KeyboardInterrupt):
         click.echo("trio-mcp: interrupted", err=True)
@@ -98,15 +107,16 @@ def _run(args: list[str], command: list[str] | None) -> int:
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except MCPError as exc:
-        click.echo(f"trio-mcp: {exc}", err=True)
+        say(f"trio-mcp: {exc}", err=True)
         return EXIT_SERVER
     except ValueError as exc:
-        click.echo(f"Error: {exc}", err=True)
+        # Whoever typed a command has called no function.
+        say(f"Error: {str(exc).removeprefix('open_client: ')}", err=True)
         return EXIT_USAGE
     except SystemExit:
         # Whoever read our output has enough (`trio-mcp tools … | head`): click ends the process then.
         return 0
     except OSError as exc:
-        click.echo(f"trio-mcp: {exc.strerror or exc}", err=True)
+        say(f"trio-mcp: {exc.strerror or exc}", err=True)
         return EXIT_SERVER
     return status if isinstance(status, int) else 0

@@ -3,8 +3,11 @@ cannot know who asks."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,13 +52,24 @@ def _read() -> list[Entry]:
 
 def _write(book: list[Entry]) -> None:
     file = _file()
-    file.parent.mkdir(parents=True, exist_ok=True)
     other = file.with_suffix(f".{os.getpid()}")
     # Ids are all that protects a task where nobody logs in.
     descriptor = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as out:
         out.write(orjson.dumps([list(entry) for entry in book[-_MOST:]]))
     os.replace(other, file)
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Alone with the file: whoever reads and writes it meanwhile would lose what the other has written."""
+    file = _file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # The file itself is replaced each time, so another one is locked. The lock ends with the descriptor, however that ends,
+    # and is held for one read and one write.
+    with open(file.with_suffix(".lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def entries(target: str) -> list[Entry]:
@@ -69,7 +83,8 @@ def remember(target: str, id: str, tool: str) -> None:
     Raises:
         OSError: that is not possible.
     """
-    _write([*(entry for entry in _read() if entry.id != id), Entry(target, id, tool, time.time())])
+    with _locked():
+        _write([*(entry for entry in _read() if entry.id != id), Entry(target, id, tool, time.time())])
 
 
 def forget(ids: set[str]) -> None:
@@ -78,7 +93,10 @@ def forget(ids: set[str]) -> None:
     Raises:
         OSError: that is not possible.
     """
-    book = _read()
-    left = [entry for entry in book if entry.id not in ids]
-    if len(left) < len(book):
-        _write(left)
+    if not ids:
+        return
+    with _locked():
+        book = _read()
+        left = [entry for entry in book if entry.id not in ids]
+        if len(left) < len(book):
+            _write(left)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
-import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,14 +12,25 @@ import click
 
 from .. import Client, RemoteTask, StdioCommand, TaskState
 from .book import remember
-from .session import no_such, print_json, run_client, split_target
-from .show import printable, show_result
+from .session import no_such, run_client, split_target
+from .show import is_terminal, say, say_json, show_result
 from .values import parse_json_object, parse_pairs, typed_arguments
 
 __all__ = ["command"]
 
 
-@click.command("call")
+class _Call(click.Command):
+    """`--json` stands alone, or before an object: any other word behind it is one of the words, in its place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for word, behind in itertools.zip_longest(args, args[1:], fillvalue=""):
+            alone = word == "--json" and not behind.lstrip().startswith(("{", "["))
+            words.append("--json=" if alone else word)
+        return super().parse_args(ctx, words[: len(args)])
+
+
+@click.command("call", cls=_Call)
 @click.argument("words", metavar="[TARGET] TOOL [NAME=VALUE]...", nargs=-1)
 @click.option(
     "--json",
@@ -54,15 +65,12 @@ def command(
     """
     given: dict[str, Any] = {}
     as_json = False
-    pushed_back: list[str] = []
     for value in json_values:
-        if value.lstrip().startswith(("{", "[")):
+        if value:
             given.update(parse_json_object(value))
         else:
-            # `--json a=1`: a flag, and the first of the words behind it.
             as_json = True
-            pushed_back += [value] if value else []
-    target, rest = split_target(behind, (*words, *pushed_back))
+    target, rest = split_target(behind, words)
     if not rest:
         raise click.UsageError("missing TOOL; 'trio-mcp tools TARGET' lists them")
     name, *pairs = rest
@@ -87,7 +95,7 @@ def command(
         arguments = typed_arguments(name, tool.input_schema, values, given)
         with ExitStack() as stack:
             on_progress = None
-            if sys.stderr.isatty():
+            if is_terminal(err=True):
                 # rich takes a while to load, and is of use on a terminal only.
                 bar = stack.enter_context(importlib.import_module(".progress", __package__).Bar(name))
                 on_progress = bar.update
@@ -101,13 +109,13 @@ def command(
                 task = await client.start_tool(name, arguments, **options)
                 told.begin(task)
                 if detach and task.id is not None:
-                    click.echo(task.id)
+                    say(task.id)
                     return 0
                 result = await task.result(timeout=timeout, on_state=told.state)
             else:
                 result = await client.call_tool(name, arguments, **options)
         if as_json:
-            print_json(result.to_wire())
+            say_json(result.to_wire())
         else:
             show_result(result)
         return 1 if result.is_error else 0
@@ -133,13 +141,13 @@ class Told:
         self._id = task.id
         if task.id is not None:
             remember(self._where, task.id, self._tool)
-            click.echo(f"task {task.id}; 'trio-mcp tasks {self._where} get {task.id}' shows it", err=True)
+            say(f"task {task.id}; 'trio-mcp tasks {self._where} get {task.id}' shows it", err=True)
 
     def state(self, state: TaskState) -> None:
         """The task has changed."""
         if self._id is not None and not state.final:
             message = f"asks for {', '.join(state.requests)}" if state.requests else state.message
-            click.echo(printable(f"{state.status}{f': {message}' if message else ''}", True), err=True)
+            say(f"{state.status}{f': {message}' if message else ''}", err=True)
 
     def interrupted(self) -> str:
         """The person does not wait any more."""
@@ -150,7 +158,7 @@ class Told:
 
 def _show_log(level: str, data: Any, logger: str | None) -> None:
     text = data if isinstance(data, str) else repr(data)
-    click.echo(f"{level}{f' {logger}' if logger else ''}: {text}", err=True)
+    say(f"{level}{f' {logger}' if logger else ''}: {text}", err=True)
 
 
 def _check_level(level: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from .show import safe
+
 __all__ = ["Bar"]
+
+_MOST: Final = 1e15
 
 
 class Bar:
@@ -17,7 +21,8 @@ class Bar:
     def __init__(self, what: str) -> None:
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            # A server says it, so markup in it is text.
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -25,7 +30,7 @@ class Bar:
             transient=True,
         )
         self._what = what
-        self._task = self._progress.add_task(what, total=None)
+        self._task = self._progress.add_task(safe(what), total=None)
 
     def __enter__(self) -> Bar:
         self._progress.start()
@@ -38,6 +43,12 @@ class Bar:
 
     def update(self, progress: float, total: float | None, message: str | None) -> None:
         """Show a progress notification."""
-        text = f"{self._what}: {message}" if message else self._what
-        # Markup in a server's message is text.
-        self._progress.update(self._task, completed=progress, total=total, description=escape(text))
+        text = safe(f"{self._what}: {message}" if message else self._what).replace("\n", " ")
+        self._progress.update(
+            self._task, completed=_drawn(progress), total=None if total is None else _drawn(total), description=text
+        )
+
+
+def _drawn(number: float) -> float:
+    """A number that can be drawn: JSON has some that no float can hold."""
+    return max(-_MOST, min(number, _MOST))

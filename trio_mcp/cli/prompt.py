@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from .. import Client
-from .session import no_such, print_json, run_client, split_target
-from .show import block_text
+from .session import no_such, run_client, split_target
+from .show import block_text, say, say_json
 from .values import parse_pairs
 
 __all__ = ["command"]
@@ -26,19 +26,23 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
         prompts = {item.name: item for item in await client.list_prompts()}
         if name is None:
             if as_json:
-                print_json([item.raw for item in prompts.values()])
+                say_json([item.raw for item in prompts.values()])
                 return 0
+            if not prompts:
+                say(f"{client.server_info.get('name', 'the server')} has no prompts", err=True)
             for item in prompts.values():
                 arguments = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in item.arguments)
-                click.echo(f"{item.name}({arguments})")
+                say(f"{item.name}({arguments})")
                 for line in (item.description or "").splitlines():
-                    click.echo(f"    {line}".rstrip())
+                    say(f"    {line}".rstrip())
             return 0
         prompt = prompts.get(name)
         if prompt is None:
             raise no_such("prompt", name, prompts)
         known = [arg.name for arg in prompt.arguments]
         for key in values:
+            if not known:
+                raise click.UsageError(f"prompt {name!r} takes no arguments, got {key!r}")
             if key not in known:
                 raise no_such(f"argument of prompt {name!r}", key, known)
         missing = [arg.name for arg in prompt.arguments if arg.required and arg.name not in values]
@@ -46,10 +50,10 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
             raise click.UsageError(f"prompt {name!r} needs {', '.join(missing)}")
         result = await client.get_prompt(name, values)
         if as_json:
-            print_json(result.to_wire())
+            say_json(result.to_wire())
         else:
             for message in result.messages:
-                click.echo(f"{message.role}: {block_text(message.content)}")
+                say(f"{message.role}: {block_text(message.content)}")
         return 0
 
     return run_client(target, f"prompt {name!r}" if name else "listing", work)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from .. import Client, ResourceNotFound
-from .session import NoSuch, print_json, run_client, split_target
-from .show import show_contents
+from .session import NoSuch, listed, run_client, split_target
+from .show import say, say_json, show_contents
 
 __all__ = ["command"]
 
@@ -30,9 +30,10 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
         except ResourceNotFound as exc:
             there = [item.uri for item in await client.list_resources()]
             there += [item.uri_template for item in await client.list_resource_templates()]
-            raise NoSuch(f"{exc.message}. There is: {', '.join(there) or 'none at all'}") from None
+            known = f". There is: {listed(there)}" if there else ": the server has no resources"
+            raise NoSuch(f"{exc.message}{known}") from None
         if as_json:
-            print_json(result.to_wire())
+            say_json(result.to_wire())
         else:
             show_contents(result.contents)
         return 0
@@ -43,17 +44,15 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
 async def _list(client: Client, as_json: bool) -> int:
     resources, templates = await client.list_resources(), await client.list_resource_templates()
     if as_json:
-        print_json(
-            {"resources": [item.raw for item in resources], "resourceTemplates": [item.raw for item in templates]}
-        )
+        say_json({"resources": [item.raw for item in resources], "resourceTemplates": [item.raw for item in templates]})
         return 0
     if not resources and not templates:
-        click.echo(f"{client.server_info.get('name', 'the server')} has no resources", err=True)
+        say(f"{client.server_info.get('name', 'the server')} has no resources", err=True)
     for uri, description in [
         *((item.uri, item.description) for item in resources),
         *((item.uri_template, item.description) for item in templates),
     ]:
-        click.echo(uri)
+        say(uri)
         for line in (description or "").splitlines():
-            click.echo(f"    {line}".rstrip())
+            say(f"    {line}".rstrip())
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -12,13 +13,12 @@ import click
 import orjson
 import trio
 
-from .. import Client, StdioCommand, Target, open_client
-from ..protocol.jsontext import dumps_pretty
+from .. import DEFAULT_LIMITS, Client, StdioCommand, Target, open_client
 from ..running.signals import EndSignals
 from ..transports.http_url import shown_url
-from .show import printable
+from .show import say
 
-__all__ = ["no_such", "print_json", "run_client", "signature_of", "split_target", "type_name"]
+__all__ = ["listed", "no_such", "properties_of", "run_client", "signature_of", "split_target", "type_name"]
 
 
 def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Target, list[str]]:
@@ -43,12 +43,15 @@ def split_target(behind: list[str] | None, words: tuple[str, ...]) -> tuple[Targ
         return target, rest
     path = target.partition(".py:")[0] + ".py" if ".py:" in target else target
     if not os.path.isfile(path):
-        raise click.UsageError(f"there is no file {path!r}; TARGET is a URL, a Python file, or a command behind --")
+        hint = f"; did you mean http://{target}?" if re.match(r"[A-Za-z0-9.-]+:[0-9]+(/|$)", target) else ""
+        raise click.UsageError(
+            f"there is no file {path!r}{hint}; TARGET is a URL, a Python file, or a command behind --"
+        )
     return StdioCommand([sys.executable, "-m", "trio_mcp", "serve", target], on_stderr=_relay), rest
 
 
 def _relay(line: str) -> None:
-    click.echo(printable(line, sys.stderr.isatty()), err=True)
+    say(line, err=True)
 
 
 def run_client(
@@ -90,7 +93,7 @@ async def _run(
             except Exception as exc:
                 outcome.append(exc)
     if not outcome:
-        click.echo(f"trio-mcp: {interrupted() if callable(interrupted) else interrupted}", err=True)
+        say(f"trio-mcp: {interrupted() if callable(interrupted) else interrupted}", err=True)
         return 130
     if isinstance(outcome[-1], Exception):
         raise outcome[-1]
@@ -106,14 +109,18 @@ class NoSuch(click.ClickException):
 def no_such(what: str, name: str, known: Iterable[str]) -> click.ClickException:
     """The error for a name that the server does not have: it says what there is."""
     names = list(known)
+    if not names:
+        return NoSuch(f"no {what} named {name!r}: the server has none")
     close = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
-    return NoSuch(f"no {what} named {name!r}{hint} There is: {', '.join(names) or 'none at all'}")
+    return NoSuch(f"no {what} named {name!r}{hint} There is: {listed(names)}")
 
 
-def print_json(value: Any) -> None:
-    """Print a JSON value, indented."""
-    click.echo(dumps_pretty(value))
+def listed(names: list[str]) -> str:
+    """Names on one line; of very many the first."""
+    most = DEFAULT_LIMITS.shown_names
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def type_name(schema: Any) -> str:
@@ -137,11 +144,18 @@ def type_name(schema: Any) -> str:
     return reference.rpartition("/")[2] if isinstance(reference, str) else "any"
 
 
+def properties_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """The properties of an object schema, as a server sends it."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
 def signature_of(schema: dict[str, Any]) -> str:
     """The arguments of an input schema on one line; optional ones in brackets."""
-    required = schema.get("required") or []
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
     parts = []
-    for name, item in (schema.get("properties") or {}).items():
+    for name, item in properties_of(schema).items():
         text = f"{name}: {type_name(item)}"
         parts.append(text if name in required else f"[{text}]")
     return ", ".join(parts)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import TaskState
+from .show import safe
 
 __all__ = ["TaskTable"]
 
@@ -41,9 +42,9 @@ class TaskTable:
         table = Table("task", "tool", "status", "updated", "message")
         for state in states:
             message = f"asks for {', '.join(state.requests)}" if state.requests else state.message or ""
-            status = Text(state.status, style=_STYLES.get(state.status, ""))
+            parts = (state.id, self._tools.get(state.id, ""), state.status, state.updated_at[11:19], message)
             # Text, so that markup in what a server sends is not read.
-            table.add_row(
-                state.id, Text(self._tools.get(state.id, "")), status, Text(state.updated_at[11:19]), Text(message)
-            )
+            row = [Text(safe(part)) for part in parts]
+            row[2].stylize(_STYLES.get(state.status, ""))
+            table.add_row(*row)
         self._live.update(table, refresh=True)

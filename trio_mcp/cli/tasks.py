@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from contextlib import ExitStack
 from typing import Any
 
 import click
 import trio
 
-from .. import CallToolResult, Client, InvalidParams, RemoteTask, TaskState
+from .. import CallToolResult, Client, InvalidParams, MCPError, RemoteTask, TaskState
 from .book import entries, forget
-from .session import no_such, print_json, run_client, split_target
-from .show import printable, show_result
+from .session import no_such, run_client, split_target
+from .show import is_terminal, say, say_json, show_result
 
 __all__ = ["command"]
 
@@ -69,9 +68,9 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
 async def _get(task: RemoteTask, as_json: bool) -> int:
     state = await task.refresh()
     if as_json:
-        print_json(_as_json(state))
+        say_json(_as_json(state))
     else:
-        click.echo(_line(state, ""), err=state.status == "completed")
+        say(_line(state, ""), err=state.status == "completed")
     if state.status != "completed":
         return 1 if state.status == "failed" else 0
     result = CallToolResult.from_wire(state.result or {})
@@ -83,6 +82,7 @@ async def _get(task: RemoteTask, as_json: bool) -> int:
 async def _refresh(tasks: list[RemoteTask]) -> set[str]:
     """Look at all of them, at once; the ids of those that are gone."""
     gone: set[str] = set()
+    failed: list[MCPError] = []
 
     async def one(task: RemoteTask) -> None:
         if task.state is not None and task.state.final:
@@ -93,11 +93,15 @@ async def _refresh(tasks: list[RemoteTask]) -> set[str]:
             assert task.id is not None
             gone.add(task.id)
             tasks.remove(task)
-            click.echo(f"{task.id}  gone: the server does not know it (any more)", err=True)
+            say(f"{task.id}  gone: the server does not know it (any more)", err=True)
+        except MCPError as exc:
+            failed.append(exc)
 
     async with trio.open_nursery() as nursery:
         for task in list(tasks):
             nursery.start_soon(one, task)
+    if failed:
+        raise failed[0]
     return gone
 
 
@@ -105,7 +109,7 @@ async def _watch(tasks: list[RemoteTask], tools: dict[str, str], as_json: bool) 
     shown: dict[str, TaskState] = {}
     with ExitStack() as stack:
         table: Any = None
-        if sys.stdout.isatty() and not as_json:
+        if is_terminal() and not as_json:
             # rich takes a while to load, and is of use on a terminal only.
             table = stack.enter_context(importlib.import_module(".table", __package__).TaskTable(tools))
         while tasks:
@@ -131,15 +135,15 @@ def _show(tasks: list[RemoteTask], tools: dict[str, str], as_json: bool) -> None
 
 def _print(state: TaskState, tool: str, as_json: bool) -> None:
     if as_json:
-        print_json(_as_json(state))
+        say_json(_as_json(state))
     else:
-        click.echo(_line(state, tool))
+        say(_line(state, tool))
 
 
 def _line(state: TaskState, tool: str) -> str:
     """One task on one line: `ID  status  tool  message`."""
     parts = [state.id, f"{state.status:<14}", tool, _message(state)]
-    return printable("  ".join(part for part in parts if part).replace("\n", " ").rstrip(), True)
+    return "  ".join(part for part in parts if part).replace("\n", " ").rstrip()
 
 
 def _message(state: TaskState) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from .. import Client
-from .session import print_json, run_client, signature_of, split_target, type_name
+from .session import run_client, signature_of, split_target, type_name
+from .show import say, say_json
 
 __all__ = ["command"]
 
@@ -23,15 +24,15 @@ def command(behind: list[str] | None, words: tuple[str, ...], as_json: bool) -> 
     async def work(client: Client) -> int:
         tools = await client.list_tools()
         if as_json:
-            print_json([tool.raw for tool in tools])
+            say_json([tool.raw for tool in tools])
             return 0
         if not tools:
-            click.echo(f"{client.server_info.get('name', 'the server')} has no tools", err=True)
+            say(f"{client.server_info.get('name', 'the server')} has no tools", err=True)
         for tool in tools:
             result = f" -> {type_name(tool.output_schema)}" if tool.output_schema else ""
-            click.echo(f"{tool.name}({signature_of(tool.input_schema)}){result}")
+            say(f"{tool.name}({signature_of(tool.input_schema)}){result}")
             for line in (tool.description or "").splitlines():
-                click.echo(f"    {line}".rstrip())
+                say(f"    {line}".rstrip())
         return 0
 
     return run_client(target, "listing", work)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
 import click
 
-from .session import no_such, signature_of
+from .session import no_such, properties_of, signature_of
 
 __all__ = ["parse_json_object", "parse_pairs", "typed_arguments"]
 
@@ -50,11 +51,13 @@ def typed_arguments(tool: str, schema: dict[str, Any], pairs: dict[str, str], gi
     Raises:
         click.UsageError: a name that the tool does not take.
     """
-    properties = schema.get("properties") or {}
+    properties = properties_of(schema)
     closed = not schema.get("additionalProperties")
     out = dict(given)
     for name, text in pairs.items():
-        out[name] = _value(text, _kinds(properties.get(name), schema))
+        # Text that is one of the constants is that one, even if it can be read as another.
+        constant = text in _constants(properties.get(name), schema)
+        out[name] = text if constant else _value(text, _kinds(properties.get(name), schema))
     for name in out:
         if name not in properties and closed:
             if not properties:
@@ -94,7 +97,8 @@ def _kinds(schema: Any, root: dict[str, Any], depth: int = 0) -> set[str] | None
     if isinstance(kind, str):
         return {kind, "integer"} if kind == "number" else {kind}
     if isinstance(kind, list):
-        return set(kind) | ({"integer"} if "number" in kind else set())
+        kinds = {each for each in kind if isinstance(each, str)}
+        return kinds | ({"integer"} if "number" in kinds else set())
     if isinstance(schema.get("enum"), list):
         return {_kind(value) for value in schema["enum"]}
     if "const" in schema:
@@ -108,7 +112,38 @@ def _kinds(schema: Any, root: dict[str, Any], depth: int = 0) -> set[str] | None
                     return None
                 out |= found
             return out
+    for arm in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
+        found = _kinds(arm, root, depth + 1)
+        if found is not None:
+            return found
+    return _kinds(_referred(schema, root), root, depth + 1)
+
+
+def _constants(schema: Any, root: dict[str, Any]) -> list[Any]:
+    """The constants that a schema names, as far as they can be told."""
+    out: list[Any] = []
+    seen: set[int] = set()
+    left = [schema]
+    while left:
+        item = left.pop()
+        if not isinstance(item, dict) or id(item) in seen:
+            continue
+        # A schema may refer to itself in many places.
+        seen.add(id(item))
+        out += item["enum"] if isinstance(item.get("enum"), list) else []
+        out += [item["const"]] if "const" in item else []
+        for key in ("anyOf", "oneOf", "allOf"):
+            left += item[key] if isinstance(item.get(key), list) else []
+        left.append(_referred(item, root))
+    return out
+
+
+def _referred(schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """What a `$ref` inside the same schema points to (a JSON Pointer), or None."""
     reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        return _kinds((root.get("$defs") or {}).get(reference.removeprefix("#/$defs/")), root, depth + 1)
-    return None
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for part in unquote(reference[2:]).split("/"):
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found

@@ -68,9 +68,12 @@ class Answers:
 
     async def _one(self, key: str, request: Any, result: dict[str, Any], method: str) -> dict[str, Any]:
         kind = request.get("method") if type(request) is dict else None
-        params = request.get("params") or {} if type(request) is dict else {}
+        params = request.get("params", {}) if type(request) is dict else {}
+        if type(params) is not dict:
+            raise InvalidResponse(f"{method}: the server asks with params that are no object: {shorten(params)}")
         if kind == "elicitation/create" and self._elicit is not None:
-            return _elicited(await _called(self._elicit, params))
+            # Without a mode it is a form (client/elicitation, section Elicitation Requests).
+            return _elicited(await _called(self._elicit, {"mode": "form", **params}))
         if kind == "sampling/createMessage" and self._sample is not None:
             return _sampled(await _called(self._sample, params))
         if kind == "roots/list" and self._roots is not None:

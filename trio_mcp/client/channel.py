@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import trio
+
+from ..limits import DEFAULT
 from ..protocol.envelope import Notification
+from ..protocol.meta import LOG_LEVELS
 
 __all__ = ["Channel", "Listener", "LogCallback", "ProgressCallback"]
 
@@ -19,9 +24,20 @@ LogCallback = Callable[[str, Any, str | None], Awaitable[None] | None]
 
 
 class Listener:
-    """What the caller wants to hear while a call is under way. The callbacks run in the caller's own task."""
+    """What the caller wants to hear while a call is under way, and what has come for it.
 
-    __slots__ = ("changes", "log", "log_level", "progress")
+    Whoever reads the connection gives it messages and the answer, and never waits. The callbacks run in the caller's own
+    task, in `wait`.
+
+    Args:
+        progress: Hears progress.
+        log: Hears log lines.
+        log_level: The least severe level of those.
+        changes: Hears every notification of a stream that listens, at once: it never waits.
+        most: Messages that may wait for the callbacks; beyond it the oldest goes.
+    """
+
+    __slots__ = ("_error", "_events", "_news", "changes", "log", "log_level", "progress", "result")
 
     def __init__(
         self,
@@ -30,26 +46,77 @@ class Listener:
         log_level: str = "info",
         *,
         changes: Callable[[Notification], None] | None = None,
+        most: int = DEFAULT.client_events,
     ) -> None:
-        # Hears every notification of a stream that listens, at once: it never waits.
         self.changes: Callable[[Notification], None] | None = changes
         self.progress: ProgressCallback | None = progress
         self.log: LogCallback | None = log
         self.log_level: str = log_level
+        self.result: dict[str, Any] | None = None
+        self._error: Exception | None = None
+        self._events: deque[Notification] = deque(maxlen=most)
+        self._news = trio.lowlevel.ParkingLot()
 
-    async def tell(self, message: Notification) -> None:
-        """Call the callback that a progress or log notification is for, if there is one."""
-        params = message.params
-        outcome: Any = None
+    @property
+    def calls_back(self) -> bool:
+        """Whether there is a callback that may take its time."""
+        return self.progress is not None or self.log is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the answer is here."""
+        return self.result is not None or self._error is not None
+
+    def post(self, message: Notification) -> None:
+        """Take a notification; what nobody wants to hear is dropped."""
         if self.changes is not None:
             self.changes(message)
-            return
+        elif self._wants(message):
+            self._events.append(message)
+            self._news.unpark_all()
+
+    def _wants(self, message: Notification) -> bool:
         if message.method == "notifications/progress":
-            number = params.get("progress")
-            if self.progress is not None and isinstance(number, int | float):
-                outcome = self.progress(number, params.get("total"), params.get("message"))
-        elif message.method == "notifications/message" and self.log is not None:
-            outcome = self.log(str(params.get("level")), params.get("data"), params.get("logger"))
+            return self.progress is not None and type(message.params.get("progress")) in (int, float)
+        if message.method == "notifications/message" and self.log is not None:
+            return LOG_LEVELS.get(str(message.params.get("level")), -1) >= LOG_LEVELS[self.log_level]
+        return False
+
+    def settle(self, *, result: dict[str, Any] | None = None, error: Exception | None = None) -> None:
+        """Take the answer; the first one counts."""
+        if not self.settled:
+            self.result, self._error = result, error
+            self._news.unpark_all()
+
+    def answer(self) -> dict[str, Any] | None:
+        """The result, if it is here; an error is raised."""
+        if self._error is not None:
+            raise self._error
+        return self.result
+
+    async def wait(self) -> dict[str, Any]:
+        """Tell the callbacks what has come, and return the answer when there is nothing more to tell."""
+        while True:
+            while self._events:
+                await self._tell(self._events.popleft())
+            result = self.answer()
+            if result is not None:
+                return result
+            await self._news.park()
+
+    async def _tell(self, message: Notification) -> None:
+        params = message.params
+        outcome: Any = None
+        if message.method == "notifications/progress" and self.progress is not None:
+            total, text = params.get("total"), params.get("message")
+            outcome = self.progress(
+                params["progress"],
+                total if type(total) in (int, float) else None,
+                text if isinstance(text, str) else None,
+            )
+        elif self.log is not None:
+            name = params.get("logger")
+            outcome = self.log(str(params.get("level")), params.get("data"), name if isinstance(name, str) else None)
         if inspect.isawaitable(outcome):
             await outcome
 

@@ -6,20 +6,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-import trio
-
 from ..errors import (
     HeaderMismatch,
-    InvalidResponse,
     LegacyServer,
     MCPError,
     RequestTimeout,
     ToolError,
 )
 from ..limits import Limits
+from ..protocol.content import optional
 from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
-from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, complete, require
+from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, require
 from ..protocol.revisions import LATEST
 from ..protocol.tasks import TASKS
 from .answers import Answers
@@ -27,6 +25,7 @@ from .channel import Channel, Listener, LogCallback, ProgressCallback
 from .era import era_error
 from .listening import Changes, open_changes
 from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, all_pages
+from .rounds import Patience, ask
 from .tasks import RemoteTask, StateCallback, TaskState
 
 __all__ = ["Client"]
@@ -99,7 +98,7 @@ class Client:
         Args:
             method: The method.
             params: Its parameters, without the `_meta` that every request has.
-            timeout: Seconds to wait for the answer.
+            timeout: Seconds to wait for the answer, over all its rounds, without the time that answering questions takes.
             on_progress: Called with progress, total, message; plain or async, in this task.
             on_log: Called with level, data, logger. The server sends nothing without it. On stdio a log line does not
                 say which call it belongs to: every call under way that asked for lines of its level hears it.
@@ -116,6 +115,29 @@ class Client:
             InvalidResponse: the answer is not a complete result.
             ValueError: the parameters are not JSON, or the request is over `limits.message_bytes` or `limits.json_depth`.
         """
+        return await self._request(
+            method,
+            params,
+            self._patience(timeout),
+            on_progress=on_progress,
+            on_log=on_log,
+            log_level=log_level,
+            meta=meta,
+            result_types=result_types,
+        )
+
+    async def _request(
+        self,
+        method: str,
+        params: dict[str, Any] | None,
+        patience: Patience,
+        *,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        log_level: str = "info",
+        meta: dict[str, Any] | None = None,
+        result_types: Collection[str] = (),
+    ) -> dict[str, Any]:
         if log_level not in LOG_LEVELS:
             raise ValueError(f"log_level: no level {log_level!r}; the levels are {', '.join(LOG_LEVELS)}")
         bad = find_unwritable(params) if params else None
@@ -129,25 +151,15 @@ class Client:
             log_level=log_level if on_log else None,
             extra=meta,
         )
-        listener = Listener(on_progress, on_log, log_level)
-        seconds = self.limits.client_timeout if timeout is None else timeout
-        for _ in range(self.limits.client_rounds + 1):
-            result: dict[str, Any] | None = None
-            # The clock stands while the user answers: a form has no haste.
-            with trio.move_on_after(seconds):
-                # Each round is a request of its own, with its own `_meta` for the channel to complete.
-                result = await self._channel.call(method, {**message, "_meta": dict(message["_meta"])}, listener)
-            if result is None:
-                note = f"; {self._channel.note}" if self._channel.note else ""
-                raise RequestTimeout(f"{method}: no answer from {self._channel.peer} within {seconds:g} s{note}")
-            if result.get("resultType") != "input_required":
-                return result if result.get("resultType") in result_types else complete(result, method)
-            message.pop("requestState", None)
-            message.pop("inputResponses", None)
-            message.update(await self._answers.answer(result, method))
-        raise InvalidResponse(
-            f"{method}: {self._channel.peer} asked for input more than {self.limits.client_rounds} times"
-        )
+        most = self.limits.client_events
+
+        def listen() -> Listener:
+            return Listener(on_progress, on_log, log_level, most=most)
+
+        return await ask(self._channel, method, message, listen, patience, self._answers, self.limits, result_types)
+
+    def _patience(self, timeout: float | None) -> Patience:
+        return Patience(self.limits.client_timeout if timeout is None else timeout)
 
     def _capabilities(self, tasks: bool) -> dict[str, Any]:
         """What this client declares on a request."""
@@ -182,9 +194,8 @@ class Client:
         if LATEST not in versions:
             raise LegacyServer(f"{self.peer} speaks {', '.join(map(str, versions))}, not {LATEST}")
         self.capabilities = require(result, "capabilities", dict, "server/discover")
-        instructions = result.get("instructions")
-        self.instructions = instructions if isinstance(instructions, str) else None
-        info = (result.get("_meta") or {}).get(SERVER_INFO)
+        self.instructions = optional(result, "instructions", str)
+        info = (optional(result, "_meta", dict) or {}).get(SERVER_INFO)
         self.server_info = info if isinstance(info, dict) else {}
         return result
 
@@ -196,7 +207,7 @@ class Client:
         Raises:
             MCPError: as for `request`.
         """
-        return await self._list("tools/list", "tools", ToolInfo.from_wire, timeout)
+        return await self._list("tools/list", "tools", ToolInfo.from_wire, self._patience(timeout))
 
     async def call_tool(
         self,
@@ -232,14 +243,14 @@ class Client:
             ToolError: with the text of the failed result, if asked for.
             MCPError: as for `request`.
         """
-        began = trio.current_time()
-        task = await self.start_tool(
-            name, arguments, timeout=timeout, on_progress=on_progress, on_log=on_log, log_level=log_level, meta=meta
+        patience = self._patience(timeout)
+        task = await self._start_tool(
+            name, arguments, patience, on_progress=on_progress, on_log=on_log, log_level=log_level, meta=meta
         )
         if task.id is None:
             answer = await task.result()
         else:
-            left = None if timeout is None else max(0.0, timeout - (trio.current_time() - began))
+            left = None if timeout is None else patience.left
             try:
                 answer = await task.result(timeout=left, on_state=on_task)
             except RequestTimeout:
@@ -282,16 +293,26 @@ class Client:
             MCPError: as for `request`.
         """
 
+        return await self._start_tool(
+            name,
+            arguments,
+            self._patience(timeout),
+            on_progress=on_progress,
+            on_log=on_log,
+            log_level=log_level,
+            meta=meta,
+        )
+
+    async def _start_tool(
+        self, name: str, arguments: dict[str, Any] | None, patience: Patience, **options: Any
+    ) -> RemoteTask:
         async def call() -> dict[str, Any]:
-            return await self.request(
+            return await self._request(
                 "tools/call",
                 {"name": name, "arguments": arguments or {}},
-                timeout=timeout,
-                on_progress=on_progress,
-                on_log=on_log,
-                log_level=log_level,
-                meta=meta,
+                patience,
                 result_types=("task",),
+                **options,
             )
 
         try:
@@ -299,7 +320,7 @@ class Client:
         except HeaderMismatch:
             # Arguments that go into headers are known from the list, and may have changed since (streamable-http, section
             # Client Behavior). Nothing has run: the server refused before.
-            await self.list_tools(timeout=timeout)
+            await self._list("tools/list", "tools", ToolInfo.from_wire, patience)
             result = await call()
         if result.get("resultType") == "task":
             state = TaskState.from_wire(result, "tools/call")
@@ -318,12 +339,12 @@ class Client:
 
     async def list_resources(self, *, timeout: float | None = None) -> list[ResourceInfo]:
         """All resources with a fixed URI. Empty when the server has none."""
-        return await self._list("resources/list", "resources", ResourceInfo.from_wire, timeout)
+        return await self._list("resources/list", "resources", ResourceInfo.from_wire, self._patience(timeout))
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplateInfo]:
         """All resource templates. Empty when the server has none."""
         return await self._list(
-            "resources/templates/list", "resourceTemplates", ResourceTemplateInfo.from_wire, timeout
+            "resources/templates/list", "resourceTemplates", ResourceTemplateInfo.from_wire, self._patience(timeout)
         )
 
     async def read_resource(
@@ -401,7 +422,7 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[PromptInfo]:
         """All prompts. Empty when the server has none."""
-        return await self._list("prompts/list", "prompts", PromptInfo.from_wire, timeout)
+        return await self._list("prompts/list", "prompts", PromptInfo.from_wire, self._patience(timeout))
 
     async def get_prompt(
         self,
@@ -469,9 +490,9 @@ class Client:
 
     # -- pages
 
-    async def _list(self, method: str, key: str, read: Callable[[Any], T], timeout: float | None) -> list[T]:
-        async def ask(params: dict[str, Any]) -> dict[str, Any]:
-            return await self.request(method, params, timeout=timeout)
+    async def _list(self, method: str, key: str, read: Callable[[Any], T], patience: Patience) -> list[T]:
+        async def page(params: dict[str, Any]) -> dict[str, Any]:
+            return await self._request(method, params, patience)
 
-        items = await all_pages(ask, method, key, self._channel.learn_tools if key == "tools" else list, self.limits)
+        items = await all_pages(page, method, key, self._channel.learn_tools if key == "tools" else list, self.limits)
         return [read(item) for item in items]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..errors import InvalidParams, InvalidResponse, MethodNotFound
 from ..limits import Limits
+from ..protocol.content import optional
 from ..protocol.jsontext import shorten
 from ..protocol.results import require
 
@@ -61,11 +62,11 @@ class ToolInfo(_WithMeta):
             raise InvalidResponse(f"tool {name!r} in the list has no inputSchema")
         return ToolInfo(
             name,
-            wire.get("title"),
-            wire.get("description"),
+            optional(wire, "title", str),
+            optional(wire, "description", str),
             schema,
-            wire.get("outputSchema"),
-            wire.get("annotations") or {},
+            optional(wire, "outputSchema", dict),
+            optional(wire, "annotations", dict) or {},
             wire,
         )
 
@@ -91,7 +92,13 @@ class ResourceInfo(_WithMeta):
         """
         uri, name = _text(wire, "uri", "resource"), _text(wire, "name", "resource")
         return ResourceInfo(
-            uri, name, wire.get("title"), wire.get("description"), wire.get("mimeType"), wire.get("size"), wire
+            uri,
+            name,
+            optional(wire, "title", str),
+            optional(wire, "description", str),
+            optional(wire, "mimeType", str),
+            optional(wire, "size", int),
+            wire,
         )
 
 
@@ -115,7 +122,12 @@ class ResourceTemplateInfo(_WithMeta):
         """
         template, name = _text(wire, "uriTemplate", "resource template"), _text(wire, "name", "resource template")
         return ResourceTemplateInfo(
-            template, name, wire.get("title"), wire.get("description"), wire.get("mimeType"), wire
+            template,
+            name,
+            optional(wire, "title", str),
+            optional(wire, "description", str),
+            optional(wire, "mimeType", str),
+            wire,
         )
 
 
@@ -143,16 +155,19 @@ class PromptInfo(_WithMeta):
         """Read one item of `prompts/list`.
 
         Raises:
-            InvalidResponse: it, or an argument of it, has no name.
+            InvalidResponse: it, or an argument of it, has no name, or its arguments are no list.
         """
         name = _text(wire, "name", "prompt")
+        listed = wire.get("arguments")
+        if not (listed is None or type(listed) is list):
+            raise InvalidResponse(f"prompt {name!r} in the list has arguments that are no list: {shorten(listed)}")
         arguments = tuple(
             PromptArgument(
-                _text(item, "name", "prompt argument"), item.get("description"), item.get("required") is True
+                _text(item, "name", "prompt argument"), optional(item, "description", str), item.get("required") is True
             )
-            for item in wire.get("arguments") or ()
+            for item in listed or ()
         )
-        return PromptInfo(name, wire.get("title"), wire.get("description"), arguments, wire)
+        return PromptInfo(name, optional(wire, "title", str), optional(wire, "description", str), arguments, wire)
 
 
 async def all_pages(

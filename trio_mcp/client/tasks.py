@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import trio
 
 from ..errors import ConnectionClosed, InvalidResponse, MCPError, ProtocolError, RequestTimeout, TaskCancelled
+from ..protocol.content import optional
 from ..protocol.jsontext import shorten
 from ..protocol.results import CallToolResult, complete, require
 from ..protocol.tasks import FINAL, Status
@@ -26,6 +27,8 @@ _STATUSES: Final = frozenset(get_args(Status))
 _INTERVAL: Final = 1.0
 """Seconds between two looks, when the server does not say."""
 _SHORTEST: Final = 0.05
+_NEVER: Final = 1e18
+"""Milliseconds beyond which a time is none: no calendar has them."""
 _LONGEST: Final = 60.0
 """Whatever the server says: more often is a burden to both, and more seldom keeps a result from who waits for it."""
 
@@ -77,13 +80,12 @@ class TaskState:
         if status == "failed" and not (type(error) is dict and type(error.get("code")) is int):
             error = {"code": -32603, "message": "the server does not say why"}
         requests, result = wire.get("inputRequests"), wire.get("result")
-        message = wire.get("statusMessage")
         return TaskState(
             id=require(wire, "taskId", str, method),
             status=status,
-            message=message if isinstance(message, str) else None,
-            created_at=str(wire.get("createdAt", "")),
-            updated_at=str(wire.get("lastUpdatedAt", "")),
+            message=optional(wire, "statusMessage", str),
+            created_at=optional(wire, "createdAt", str) or "",
+            updated_at=optional(wire, "lastUpdatedAt", str) or "",
             ttl=_seconds(wire.get("ttlMs")),
             poll_interval=min(max(_seconds(wire.get("pollIntervalMs")) or _INTERVAL, _SHORTEST), _LONGEST),
             result=result if type(result) is dict else None,
@@ -93,7 +95,9 @@ class TaskState:
 
 
 def _seconds(milliseconds: Any) -> float | None:
-    return milliseconds / 1000 if isinstance(milliseconds, int | float) and milliseconds > 0 else None
+    if type(milliseconds) not in (int, float) or not 0 < milliseconds < _NEVER:
+        return None
+    return float(milliseconds / 1000)
 
 
 class RemoteTask:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 __all__ = [
     "Audio",
@@ -20,9 +20,18 @@ __all__ = [
     "Role",
     "Text",
     "content_from_wire",
+    "optional",
 ]
 
 Role = Literal["user", "assistant"]
+
+T = TypeVar("T")
+
+
+def optional(wire: dict[str, Any], key: str, kind: type[T]) -> T | None:
+    """A member that may be left out; one of another type counts as left out."""
+    value = wire.get(key)
+    return value if type(value) is kind else None
 
 
 def _extras(wire: dict[str, Any], annotations: dict[str, Any] | None, meta: dict[str, Any] | None) -> dict[str, Any]:
@@ -178,7 +187,7 @@ class ResourceContents:
             data = _bytes(wire, "blob")
         else:
             raise ValueError(f"resource contents of {wire['uri']} have neither text nor blob")
-        return ResourceContents(data, wire["uri"], wire.get("mimeType"), wire.get("_meta"))
+        return ResourceContents(data, wire["uri"], optional(wire, "mimeType", str), optional(wire, "_meta", dict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +223,7 @@ def content_from_wire(wire: Any) -> ContentBlock:
     if type(wire) is not dict:
         raise ValueError("a content block must be an object")
     kind = wire.get("type")
-    notes, meta = wire.get("annotations"), wire.get("_meta")
+    notes, meta = optional(wire, "annotations", dict), optional(wire, "_meta", dict)
     if kind == "text" and type(wire.get("text")) is str:
         return Text(wire["text"], notes, meta)
     if kind == "image" and type(wire.get("mimeType")) is str:
@@ -225,10 +234,10 @@ def content_from_wire(wire: Any) -> ContentBlock:
         return ResourceLink(
             wire["uri"],
             wire["name"],
-            wire.get("title"),
-            wire.get("description"),
-            wire.get("mimeType"),
-            wire.get("size"),
+            optional(wire, "title", str),
+            optional(wire, "description", str),
+            optional(wire, "mimeType", str),
+            optional(wire, "size", int),
             notes,
             meta,
         )

@@ -1,7 +1,8 @@
 """Newline-delimited messages (basic/transports/stdio).
 
 Lines end at byte 0A and nowhere else: U+2028 and its kin are text. A carriage return before it and a byte order mark at
-the start of a line are dropped, blank lines are skipped. A line over the limit is thrown away while it arrives.
+the start of a line are dropped, blank lines are skipped. A line over the limit is thrown away while it arrives, and told as
+soon as it is over it: its end may never come.
 """
 
 from __future__ import annotations
@@ -36,16 +37,15 @@ class LineFramer:
     def feed(self, data: bytes | bytearray) -> list[bytes | _TooLong]:
         """Take the next bytes; return the lines that they complete, without their line ends."""
         head, *rest = bytes(data).split(b"\n")
-        if not rest:
-            self._hold(head)
-            return []
         lines: list[bytes | _TooLong] = []
-        self._hold(head)
+        self._hold(head, lines)
+        if not rest:
+            return lines
         self._finish(lines)
         tail = rest.pop()
         for line in rest:
             self._add(lines, line)
-        self._hold(tail)
+        self._hold(tail, lines)
         return lines
 
     def end(self) -> list[bytes | _TooLong]:
@@ -54,20 +54,19 @@ class LineFramer:
         self._finish(lines)
         return lines
 
-    def _hold(self, part: bytes) -> None:
+    def _hold(self, part: bytes, lines: list[bytes | _TooLong]) -> None:
         if self._discarding or not part:
             return
         self._held += len(part)
         if self._held > self._limit + len(_BOM) + 1:
             self._discarding = True
             self._parts = bytearray()
+            lines.append(TOO_LONG)
             return
         self._parts += part
 
     def _finish(self, lines: list[bytes | _TooLong]) -> None:
-        if self._discarding:
-            lines.append(TOO_LONG)
-        elif self._parts:
+        if self._parts:
             self._add(lines, bytes(self._parts))
         self._parts = bytearray()
         self._held = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InvalidResponse
-from .content import ContentBlock, ResourceContents, Role, Text, content_from_wire
+from .content import ContentBlock, ResourceContents, Role, Text, content_from_wire, optional
 from .jsontext import shorten
 
 __all__ = ["UNSET", "CallToolResult", "GetPromptResult", "PromptMessage", "ReadResourceResult", "complete", "require"]
@@ -75,7 +75,7 @@ class CallToolResult:
         except ValueError as exc:
             raise InvalidResponse(f"tools/call: {exc}") from None
         structured = wire.get("structuredContent", UNSET)
-        return CallToolResult(content, structured, wire.get("isError") is True, wire.get("_meta") or {})
+        return CallToolResult(content, structured, wire.get("isError") is True, optional(wire, "_meta", dict) or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ReadResourceResult:
             contents = tuple(ResourceContents.from_wire(item) for item in items)
         except ValueError as exc:
             raise InvalidResponse(f"resources/read: {exc}") from None
-        return ReadResourceResult(contents, wire.get("_meta") or {})
+        return ReadResourceResult(contents, optional(wire, "_meta", dict) or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class GetPromptResult:
                 messages.append(PromptMessage(content_from_wire(item.get("content")), item["role"]))
             except ValueError as exc:
                 raise InvalidResponse(f"prompts/get: {exc}") from None
-        return GetPromptResult(tuple(messages), wire.get("description"), wire.get("_meta") or {})
+        return GetPromptResult(tuple(messages), optional(wire, "description", str), optional(wire, "_meta", dict) or {})
 
 
 def require(wire: dict[str, Any], key: str, kind: type, method: str) -> Any:

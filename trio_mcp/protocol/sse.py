@@ -49,7 +49,9 @@ class SSEParser:
         self._line = bytearray()
         self._after_cr = False
         self._first = True
-        self._data: list[bytes] = []
+        # Joined as it comes: a list of many short lines takes fifty times their bytes.
+        self._data = bytearray()
+        self._has_data = False
         self._size = 0
         self._event = ""
         self.retry: int | None = None
@@ -84,9 +86,10 @@ class SSEParser:
             self._first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
-            if self._data:
-                out.append(Event(b"\n".join(self._data), self._event or "message", self.last_id))
-            self._data = []
+            if self._has_data:
+                out.append(Event(bytes(self._data), self._event or "message", self.last_id))
+            self._data = bytearray()
+            self._has_data = False
             self._size = 0
             self._event = ""
             return
@@ -96,7 +99,10 @@ class SSEParser:
             self._size += len(value) + 1
             if self._size > self._limit:
                 raise EventTooLarge(f"an event is over {self._limit} bytes")
-            self._data.append(value)
+            if self._has_data:
+                self._data += b"\n"
+            self._data += value
+            self._has_data = True
         elif field == b"event":
             self._event = value.decode(errors="replace")
         elif field == b"id" and b"\0" not in value:

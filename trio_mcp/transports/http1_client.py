@@ -21,6 +21,8 @@ __all__ = ["AnswerReader", "Http1Connection"]
 
 _HEAD_BYTES: Final = 100 * 1024
 """Most bytes of an answer that say nothing: its head, what stands between two pieces of its body, and its trailers."""
+_TLS: Final = (b"\x15", b"\x16")
+"""How a server begins that speaks TLS: with an alert, or a handshake."""
 _AT_ONCE: Final = 65_536
 """A request up to this is written before anything is read: it fits into the buffers of the system."""
 _GRACE: Final = 1.0
@@ -39,6 +41,7 @@ class AnswerReader:
         keep: Whether the connection can be used again.
         begun: Whether anything has come at all.
         fault: Why nothing more can come, or None.
+        plain: Whether these are the first bytes of a connection without TLS.
     """
 
     def __init__(self) -> None:
@@ -50,6 +53,7 @@ class AnswerReader:
         self.keep: bool = False
         self.begun: bool = False
         self.fault: httpx2.RemoteProtocolError | None = None
+        self.plain: bool = False
         self._to_the_end = False
         self._quiet = 0
         self._parser = httptools.HttpResponseParser(self)
@@ -59,6 +63,8 @@ class AnswerReader:
         if self.complete:
             self.keep = False
             return
+        if self.plain and not self.begun and data[:1] in _TLS:
+            self._fail("the server speaks TLS there: its URL begins with https://")
         self.begun = True
         before, had_head = len(self.body), self.status
         try:
@@ -74,7 +80,8 @@ class AnswerReader:
     def end(self) -> None:
         """The connection has ended."""
         if not self.begun:
-            self._fail("the server closed the connection without an answer")
+            hint = "; if it speaks TLS, its URL begins with https://" if self.plain else ""
+            self._fail(f"the server closed the connection without an answer{hint}")
         elif not self.status or not self._to_the_end:
             self._fail("the server closed the connection in the middle of an answer")
         else:
@@ -167,6 +174,7 @@ class Http1Connection(httpcore2.AsyncConnectionInterface):
                 await trio.lowlevel.checkpoint()
                 if self._wire.readable():
                     raise httpcore2.ConnectionNotAvailable
+            reader.plain = self._origin.scheme == b"http" and self._proxy_headers is None and not self._served
             await self._write(self._head(request) + body, reader)
             try:
                 while not reader.status:

@@ -5,14 +5,14 @@ Leaving a call closes its response stream, which is what cancels the work on the
 
 from __future__ import annotations
 
-import base64
+import codecs
 import itertools
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import h2.exceptions
 import httpx2
@@ -38,8 +38,9 @@ from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params, 
 from ..protocol.sse import EventTooLarge, SSEParser
 from ..scopes.groups import unwrapped
 from .http_environment import Proxy, find_proxy, tls_context
+from .http_place import Place, location_of
 from .http_pool import ClientTransport, Way
-from .http_url import check_headers, shown_url
+from .http_url import UNIX_URL, check_headers, shown_url
 from .http_wire import SAFE
 
 __all__ = ["HttpChannel", "open_http_channel"]
@@ -89,16 +90,26 @@ class HttpChannel(Channel):
         url: The MCP endpoint.
         limits: Bounds.
         proxy: What they go through because the environment says so, or None.
-        own: Whether `http` was made here, and so speaks through our own transport.
+        transport: Our own, if `http` was made here and speaks through it.
+        uds: The unix socket that it is at, or None.
     """
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, limits: Limits, *, proxy: Proxy | None = None, own: bool = False
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        limits: Limits,
+        *,
+        proxy: Proxy | None = None,
+        transport: ClientTransport | None = None,
+        uds: str | None = None,
     ) -> None:
         self._http = http
         self._full_url = url
         self._url = shown_url(url)
-        self._own = own
+        if uds is not None:
+            self._url = f"unix:{uds}" if self._url == UNIX_URL else f"{self._url} (at unix:{uds})"
+        self._transport = transport
         self._via = "" if proxy is None else f" (through {proxy})"
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
@@ -114,7 +125,7 @@ class HttpChannel(Channel):
 
     @property
     def note(self) -> str:
-        return self._note
+        return self._note or ("" if self._transport is None else self._transport.note)
 
     @property
     def reconnects(self) -> bool:
@@ -165,9 +176,9 @@ class HttpChannel(Channel):
 
     async def _send(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
         try:
-            if self._own:
+            if self._transport is not None:
                 # httpx2 writes the URL of each request to its log, and what is sent need not be in there.
-                place = _Place.of(url)
+                place = Place.of(url)
                 extensions = {"target": place.target, SAFE: method in _READ_ONLY}
                 request = self._http.build_request(
                     "POST", place.url, content=body, headers=headers, extensions=extensions
@@ -176,17 +187,19 @@ class HttpChannel(Channel):
                 request = self._http.build_request("POST", url, content=body, headers=headers)
             return await self._http.send(request, stream=True)
         except Exception as exc:
-            if not self._own and not isinstance(exc, _BROKEN):
+            if self._transport is None and not isinstance(exc, _BROKEN):
                 raise  # of a hook, or of a transport that somebody else has written
             raise self._lost(method, exc) from None
 
     def _lost(self, method: str, exc: Exception, note: str = "") -> ConnectionClosed:
         text = _reason(exc) if isinstance(exc, _TEXTS) else type(exc).__name__
+        if self._transport is not None and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+            text = str(exc)  # in our words
         return ConnectionClosed(f"{method}: {self._url}: {text}{note}{self._via}")
 
     def _redirected(self, url: str, response: httpx2.Response) -> str:
         status = response.status_code
-        target = _location(url, response)
+        target = location_of(url, response)
         if target is None:
             fault = "an address that cannot be used" if "location" in response.headers else "no address"
             raise HttpError(
@@ -215,7 +228,7 @@ class HttpChannel(Channel):
         if kind == "application/json" and raw:
             message: Any = None
             try:
-                message = parse_message(raw, self._reading)
+                message = parse_message(raw.removeprefix(codecs.BOM_UTF8), self._reading)
             except BadMessage as exc:
                 if status < 300:
                     raise InvalidResponse(f"{method}: {self._url} answered {status} with bad JSON-RPC: {exc}") from None
@@ -235,7 +248,7 @@ class HttpChannel(Channel):
             what = f"content of type {kind}" if raw else "nothing"
             raise InvalidResponse(f"{method}: {self._url} answered {status} with {what}, not with a message")
         shown = shorten(raw[:200].decode(errors="replace").strip())
-        target = _location(self._full_url, response) if status < 400 else None
+        target = location_of(self._full_url, response) if status < 400 else None
         where = "" if target is None else f", which points to {shown_url(str(target))} and is not followed"
         raise HttpError(
             f"{method}: {self._url} answered {status} {response.reason_phrase}{where}: {shown}{self._via}",
@@ -254,7 +267,7 @@ class HttpChannel(Channel):
         """What came, and what broke it off."""
         body = bytearray()
 
-        async def take(chunk: bytes) -> bool:
+        def take(chunk: bytes) -> bool:
             if len(body) + len(chunk) > self._limits.answer_bytes:
                 raise InvalidResponse(f"the answer of {self._url} is over {self._limits.answer_bytes} bytes")
             body.extend(chunk)
@@ -266,48 +279,78 @@ class HttpChannel(Channel):
     async def _events(
         self, id: RequestId, method: str, response: httpx2.Response, listener: Listener
     ) -> dict[str, Any]:
-        parser = SSEParser(self._limits.answer_bytes)
-        results: list[dict[str, Any]] = []
+        if not listener.calls_back:
+            await self._read_events(id, method, response, listener)
+            return await listener.wait()
+        failed: BaseException | None = None
+        result: dict[str, Any] = {}
+        # The callbacks run in this task, and what comes meanwhile is read in another one.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_events, id, method, response, listener)
+            try:
+                result = await listener.wait()
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:
+                # Out of the nursery as itself, not in a group.
+                failed = exc
+                if not listener.settled:
+                    nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return result
 
-        async def take(chunk: bytes) -> bool:
+    async def _read_events(self, id: RequestId, method: str, response: httpx2.Response, listener: Listener) -> None:
+        """Read a stream to its answer, which always comes: what ends it earlier is one."""
+        parser = SSEParser(self._limits.answer_bytes)
+
+        def take(chunk: bytes) -> bool:
             try:
                 events = parser.feed(chunk)
             except EventTooLarge as exc:
                 raise InvalidResponse(f"{method}: {self._url}: {exc}") from None
             for event in events:
-                if event.event != "message" or not event.data or results:
-                    continue
-                result = await self._event(id, event.data, listener)
-                if result is not None:
-                    results.append(result)
-            return bool(results)
+                if event.event == "message" and event.data and not listener.settled:
+                    self._event(id, event.data, listener)
+            return listener.settled
 
-        broken = await _each_chunk(response, take)
-        if results:
-            return results[0]  # whatever the connection did afterwards
+        try:
+            broken = await _each_chunk(response, take)
+        except InvalidResponse as exc:
+            listener.settle(error=exc)
+            return
+        # After the answer the connection may do what it wants.
         note = f"; {self._note}" if self._note else ""
         if broken is not None:
-            raise self._lost(method, broken, note) from None
-        raise ConnectionClosed(f"{method}: {self._url} ended the stream without an answer{note}{self._via}")
+            listener.settle(error=self._lost(method, broken, note))
+        else:
+            text = f"{method}: {self._url} ended the stream without an answer{note}{self._via}"
+            listener.settle(error=ConnectionClosed(text))
 
-    async def _event(self, id: RequestId, data: bytes, listener: Listener) -> dict[str, Any] | None:
+    def _event(self, id: RequestId, data: bytes, listener: Listener) -> None:
         try:
             message = parse_message(data, self._reading)
         except BadMessage as exc:
             self._odd(f"an event that is no message: {shorten(data.decode(errors='replace'))} ({exc})")
-            return None
+            return
         if isinstance(message, Notification):
             target = message.params.get("requestId") if message.method == CANCELLED else None
             if listener.changes is not None and target == id and type(target) is type(id):
                 # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
                 logger.info("%s ended a stream of changes: %s", self._url, shorten(message.params.get("reason")))
-                return {}
-            await listener.tell(message)
-            return None
-        result = self._result(id, message)
-        if result is None:
+                listener.settle(result={})
+            else:
+                listener.post(message)
+            return
+        try:
+            result = self._result(id, message)
+        except ProtocolError as exc:
+            listener.settle(error=exc)
+            return
+        if result is not None:
+            listener.settle(result=result)
+        else:
             self._odd(f"a message that is not for this request: {shorten(data.decode(errors='replace'))}")
-        return result
 
     def _result(self, id: RequestId, message: Any) -> dict[str, Any] | None:
         """The result, if the message is the answer; an error is raised."""
@@ -328,7 +371,7 @@ class HttpChannel(Channel):
         logger.warning("%s sent %s", self._url, text)
 
 
-async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], Awaitable[bool]]) -> Exception | None:
+async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], bool]) -> Exception | None:
     """Give each piece of a body to `take`, until it says that it has what it wants. Returns what broke the body off.
 
     The stack of generators under a response unwinds cleanly only from its end or from its innermost read. So whatever ends
@@ -343,7 +386,7 @@ async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], Awaitab
                 if failed is not None or done:
                     continue
                 try:
-                    done = await take(chunk)
+                    done = take(chunk)
                 except BaseException as exc:
                     failed = exc
                     scope.cancel()
@@ -362,43 +405,6 @@ def _reason(exc: BaseException) -> str:
     while not str(exc) and (exc.__cause__ or exc.__context__) is not None:
         exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-
-
-def _location(url: str, response: httpx2.Response) -> httpx2.URL | None:
-    """Where a redirect points, or None."""
-    try:
-        location = response.headers["location"]
-        return httpx2.URL(url).join(location) if location else None
-    except (KeyError, httpx2.InvalidURL, ValueError):
-        return None
-
-
-class _Place(NamedTuple):
-    """A URL in its parts.
-
-    Attributes:
-        url: What may be in a log.
-        target: What the request asks for: the path and the query.
-        login: The user and the password in it, for a header, or None.
-    """
-
-    url: str
-    target: bytes
-    login: str | None
-
-    @classmethod
-    def of(cls, url: str) -> _Place:
-        """The parts of a URL.
-
-        Raises:
-            httpx2.InvalidURL, ValueError: it is none.
-        """
-        parsed = httpx2.URL(url)
-        login = None
-        if parsed.userinfo:
-            login = "Basic " + base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode()
-        plain = parsed.copy_with(userinfo=b"", query=None, fragment="")
-        return cls(str(plain), parsed.raw_path, login)
 
 
 @asynccontextmanager
@@ -429,7 +435,7 @@ async def open_http_channel(
     """
     bad = ValueError(f"open_client: {shown_url(url)!r} is no URL of a server")
     try:
-        place = _Place.of(url)
+        place = Place.of(url)
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):
         raise bad from None
@@ -462,10 +468,9 @@ async def open_http_channel(
     with unwrapped():
         async with trio.open_nursery() as nursery:
             # Whoever calls has a deadline; an answer takes as long as the server works.
-            async with httpx2.AsyncClient(
-                headers=fields, transport=ClientTransport(nursery, way), timeout=None, trust_env=False
-            ) as client:
-                channel = HttpChannel(client, url, limits, proxy=proxy, own=True)
+            transport = ClientTransport(nursery, way)
+            async with httpx2.AsyncClient(headers=fields, transport=transport, timeout=None, trust_env=False) as client:
+                channel = HttpChannel(client, url, limits, proxy=proxy, transport=transport, uds=uds)
                 try:
                     yield channel
                 finally:

@@ -19,7 +19,7 @@ import trio
 from .http1_client import Http1Connection
 from .http2_client import Http2Connection
 from .http_environment import Proxy
-from .http_wire import BODY, AnswerBody, Wire, reason_of
+from .http_wire import BODY, AnswerBody, Wire, connect_reason
 
 __all__ = ["ClientTransport", "Way"]
 
@@ -64,6 +64,11 @@ class ClientTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, nursery: trio.Nursery, way: Way) -> None:
         self._pool = _Pool(nursery, way)
+
+    @property
+    def note(self) -> str:
+        """What may explain that there is no answer."""
+        return self._pool.missing
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
@@ -110,6 +115,7 @@ class _Pool(httpcore2.AsyncConnectionPool):
         self._nursery = nursery
         self._way = way
         self.closed = False
+        self.missing = ""
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
         return _Connection(self, self._nursery, self._way, origin)
@@ -147,15 +153,20 @@ class _Connection(httpcore2.AsyncConnectionInterface):
     async def _make(self) -> Http1Connection | Http2Connection:
         wire: Wire | None = None
         agreed: str | None = None
+        # Somebody may lose patience before this does.
+        self._pool.missing = f"there is no connection to {self._where} yet"
         try:
             with trio.move_on_after(self._way.connect_timeout) as patience:
                 wire = await self._connect()
                 agreed = await self._prepare(wire)
             if patience.cancelled_caught:
-                raise httpx2.ConnectTimeout(f"no connection within {self._way.connect_timeout:g} s")
+                raise httpx2.ConnectTimeout(
+                    f"cannot connect to {self._where}: timed out after {self._way.connect_timeout:g} s"
+                )
             assert wire is not None
             if self._pool.closed:
                 raise httpx2.ConnectError("the client was closed")
+            self._pool.missing = ""
         except BaseException:
             if wire is not None:
                 wire.close()
@@ -181,7 +192,15 @@ class _Connection(httpcore2.AsyncConnectionInterface):
             host, port = (way.proxy.host, way.proxy.port) if way.proxy else (self._host, self._origin.port)
             return Wire(await trio.open_tcp_stream(host, port))
         except (OSError, ValueError) as exc:
-            raise httpx2.ConnectError(reason_of(exc)) from exc
+            raise httpx2.ConnectError(f"cannot connect to {self._where}: {connect_reason(exc)}") from exc
+
+    @property
+    def _where(self) -> str:
+        way = self._way
+        if way.uds is not None:
+            return f"the socket {way.uds}"
+        host, port = (way.proxy.host, way.proxy.port) if way.proxy else (self._host, self._origin.port)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def _prepare(self, wire: Wire) -> str | None:
         """Everything between a socket and HTTP; returns the protocol that TLS agreed on."""

@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["check_headers", "shown_url"]
+__all__ = ["UNIX_URL", "check_headers", "shown_url"]
+
+UNIX_URL: Final = "http://localhost/mcp"
+"""The URL of a server that is named by its unix socket alone."""
 
 _AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^:@\[\]\\\s]*)(?::[0-9]*)?")
 _SHOWN_PATH: Final = 200

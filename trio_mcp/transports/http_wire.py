@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import httpcore2
 import httpx2
 import trio
 
-__all__ = ["BODY", "SAFE", "AnswerBody", "Wire", "reason_of", "request_body"]
+__all__ = ["BODY", "SAFE", "AnswerBody", "Wire", "connect_reason", "reason_of", "request_body"]
 
 BODY: Final = "trio_mcp.body"
 """In the extensions of an answer: its body, without the generators that the pool puts around it."""
@@ -18,6 +20,10 @@ SAFE: Final = "trio_mcp.safe"
 """In the extensions of a request: that it only reads, so that it may be sent again even where it may have been run."""
 
 _READ: Final = 65_536
+_NO_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+)
+"""What OpenSSL says of bytes that are no TLS, by version and by what they look like."""
 
 
 def reason_of(exc: BaseException) -> str:
@@ -30,6 +36,46 @@ def reason_of(exc: BaseException) -> str:
             return str(found)
         found = found.__cause__ or found.__context__
     return type(exc).__name__
+
+
+def connect_reason(exc: BaseException) -> str:
+    """Why there is no connection: what each address that was tried has said."""
+    return ", ".join(dict.fromkeys(_connect_word(each) for each in _innermost(exc)))
+
+
+def _innermost(exc: BaseException) -> Iterator[BaseException]:
+    if isinstance(exc, BaseExceptionGroup):
+        for each in exc.exceptions:
+            yield from _innermost(each)
+    elif isinstance(exc.__cause__, OSError | BaseExceptionGroup):
+        yield from _innermost(exc.__cause__)
+    else:
+        yield exc
+
+
+def _connect_word(exc: BaseException) -> str:
+    if isinstance(exc, socket.gaierror) and exc.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+        return "no such host"
+    if isinstance(exc, TimeoutError):
+        return "timed out"
+    if isinstance(exc, OSError) and exc.errno and exc.errno > 0:
+        return os.strerror(exc.errno).lower()  # trio puts the address before it
+    strerror = exc.strerror if isinstance(exc, OSError) else None
+    return strerror.lower() if strerror else reason_of(exc)
+
+
+def _tls_reason(exc: BaseException) -> str:
+    """Why there is no TLS, and what else the other side may speak."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, ssl.SSLError) and not isinstance(found, ssl.SSLCertVerificationError):
+            reason = found.reason or ""
+            if reason in _NO_TLS:
+                return "what answers does not speak TLS; if it speaks plain HTTP, its URL begins with http://"
+            if reason == "UNEXPECTED_EOF_WHILE_READING":
+                return "the connection was closed in the handshake; if the server speaks plain HTTP, its URL begins with http://"
+        found = found.__cause__ or found.__context__
+    return reason_of(exc)
 
 
 class _Tolerant(trio.abc.Stream):
@@ -94,7 +140,7 @@ class Wire:
         try:
             await tls.do_handshake()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError, ValueError) as exc:
-            raise httpx2.ConnectError(f"TLS: {reason_of(exc)}") from exc
+            raise httpx2.ConnectError(f"TLS: {_tls_reason(exc)}") from exc
         self._stream = tls
         agreed: str | None = tls.selected_alpn_protocol()
         return agreed

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -30,28 +28,17 @@ from ..protocol.envelope import (
 from ..protocol.framing import TOO_LONG
 from ..protocol.jsontext import shorten
 from ..protocol.listening import CANCELLED, SUBSCRIPTION_ID
-from ..protocol.meta import LOG_LEVELS
 from .link import Link
 
 __all__ = ["LineChannel", "writing"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
-# The id of an answer, where servers write it: at the front.
+# The id of an answer, where servers write it: at the front, or at the end.
 _ID: Final = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-
-
-class _Pending:
-    """A call that waits for its answer."""
-
-    __slots__ = ("changed", "error", "events", "listener", "result")
-
-    def __init__(self, listener: Listener, events: int) -> None:
-        self.listener: Listener = listener
-        self.result: dict[str, Any] | None = None
-        self.error: Exception | None = None
-        self.events: deque[Notification] = deque(maxlen=events)
-        self.changed = trio.lowlevel.ParkingLot()
+_LAST_ID: Final = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_ENDS: Final = 256
+"""Bytes at either end of a line in which the id is looked for."""
 
 
 class LineChannel(Channel):
@@ -68,8 +55,8 @@ class LineChannel(Channel):
         self._peer = peer
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
-        self._ids = itertools.count(1)
-        self._pending: dict[RequestId, _Pending] = {}
+        self._last = 0
+        self._pending: dict[RequestId, Listener] = {}
         self._closed: ConnectionClosed | None = None
         self._note = ""
 
@@ -85,33 +72,23 @@ class LineChannel(Channel):
 
     async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
         self._check_open()
-        id = next(self._ids)
+        id = self._last = self._last + 1
         if listener.progress is not None:
             params["_meta"]["progressToken"] = id
         message = encode_request(id, method, params, self._limits)
         # Room first: a call that is left while it waits for a slow server was never sent.
         await self._link.wait_room()
         self._check_open()
-        pending = self._pending[id] = _Pending(listener, self._limits.client_events)
+        self._pending[id] = listener
         try:
             self._link.post(message, now=True)
-            return await self._wait(pending)
+            return await listener.wait()
         finally:
             # Still there: nobody answered, so the caller has left. That is what cancels the work over there.
             if self._pending.pop(id, None) is not None:
                 self._link.post(
                     encode_notification(CANCELLED, {"requestId": id, "reason": "the caller left"}), now=True
                 )
-
-    async def _wait(self, pending: _Pending) -> dict[str, Any]:
-        while True:
-            while pending.events:
-                await pending.listener.tell(pending.events.popleft())
-            if pending.result is not None:
-                return pending.result
-            if pending.error is not None:
-                raise pending.error
-            await pending.changed.park()
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -124,7 +101,8 @@ class LineChannel(Channel):
         while lines := await self._link.receive():
             for line in lines:
                 if line is TOO_LONG:
-                    self._unreadable(f"the server wrote a line over {self._limits.answer_bytes} bytes", b"")
+                    only = next(iter(self._pending)) if len(self._pending) == 1 else None
+                    self._unreadable(f"the server wrote a line over {self._limits.answer_bytes} bytes", only)
                     continue
                 self._take(line)
 
@@ -133,7 +111,8 @@ class LineChannel(Channel):
             message = parse_message(line, self._reading)
         except BadMessage as exc:
             shown = shorten(line.decode(errors="replace"))
-            self._unreadable(f"the server wrote a line that is no message: {shown} ({exc})", line)
+            id = exc.id if exc.id is not None else _id_in(line)
+            self._unreadable(f"the server wrote a line that is no message: {shown} ({exc})", id)
             return
         if isinstance(message, Response):
             self._settle(message.id, result=message.result)
@@ -151,50 +130,49 @@ class LineChannel(Channel):
         else:
             self._odd(f"the server sent a request ({message.method}), which this revision does not allow")
 
-    def _unreadable(self, text: str, line: bytes) -> None:
+    def _unreadable(self, text: str, id: RequestId | None) -> None:
         """A line that holds no message. If it was meant to be an answer, the call that it is for must not wait for ever."""
         self._odd(text)
-        found = _ID.match(line[:256])
-        id = int(found[1]) if found else next(iter(self._pending)) if not line and len(self._pending) == 1 else None
         if id is not None and id in self._pending:
             self._settle(id, error=InvalidResponse(f"the answer of {self._peer} cannot be read: {text}"))
 
     def _settle(self, id: RequestId, *, result: dict[str, Any] | None = None, error: Exception | None = None) -> None:
-        # An answer to a call that was given up comes late, and is nobody's.
         pending = self._pending.pop(id, None)
         if pending is not None:
-            pending.result = result
-            pending.error = error
-            pending.changed.unpark_all()
+            pending.settle(result=result, error=error)
+        elif type(id) is int and 0 < id <= self._last:
+            # The caller has left, and the answer was on its way; or it is the second one.
+            logger.debug("%s: an answer to request %s, which has ended", self._peer, id)
+        else:
+            text = f"the server answered a request with the id {shorten(id)}, which was not sent"
+            number = int(id) if type(id) is str and re.fullmatch("[0-9]{1,18}", id) else None
+            # The right number of the wrong type is an answer that cannot come any more.
+            self._unreadable(text, number)
 
     def _notified(self, message: Notification) -> None:
         params = message.params
         if message.method == "notifications/progress":
             pending = self._find(params.get("progressToken"))
-            if pending is not None and pending.listener.progress is not None:
-                pending.events.append(message)
-                pending.changed.unpark_all()
+            if pending is not None and pending.changes is None:
+                pending.post(message)
         elif message.method == "notifications/message":
-            rank = LOG_LEVELS.get(str(params.get("level")), -1)
             for pending in self._pending.values():
-                listener = pending.listener
-                if listener.log is not None and rank >= LOG_LEVELS[listener.log_level]:
-                    pending.events.append(message)
-                    pending.changed.unpark_all()
+                if pending.changes is None:
+                    pending.post(message)
         elif message.method == CANCELLED:
             id: Any = params.get("requestId")
             pending = self._find(id)
             # A server may end a stream that listens in this way, and nothing else (basic/patterns/cancellation).
-            if pending is not None and pending.listener.changes is not None:
+            if pending is not None and pending.changes is not None:
                 logger.info("%s ended a stream of changes: %s", self._peer, shorten(params.get("reason")))
                 self._settle(id, result={})
         else:
             meta = params.get("_meta")
             pending = self._find(meta.get(SUBSCRIPTION_ID)) if type(meta) is dict else None
-            if pending is not None and pending.listener.changes is not None:
-                pending.listener.changes(message)
+            if pending is not None and pending.changes is not None:
+                pending.post(message)
 
-    def _find(self, id: Any) -> _Pending | None:
+    def _find(self, id: Any) -> Listener | None:
         return self._pending.get(id) if is_request_id(id) else None
 
     def _odd(self, text: str) -> None:
@@ -209,6 +187,12 @@ class LineChannel(Channel):
             self._closed = ConnectionClosed(reason, exit_status=exit_status)
         for id in list(self._pending):
             self._settle(id, error=ConnectionClosed(str(self._closed), exit_status=self._closed.exit_status))
+
+
+def _id_in(line: bytes) -> int | None:
+    """The id in a line that cannot be read, if it stands where servers write it."""
+    found = _ID.match(line[:_ENDS]) or _LAST_ID.search(line[-_ENDS:])
+    return int(found[1]) if found else None
 
 
 @asynccontextmanager
