@@ -23,10 +23,14 @@ def note(text: str) -> None:
         file.write(f"{text}\n")
 
 
+def may_go() -> bool:
+    return GO.exists()
+
+
 async def wait() -> None:
     with trio.CancelScope(shield=True):
         note("waits")
-        while not GO.exists():
+        while not may_go():
             await trio.sleep(0.01)
         note("went on")
 
@@ -45,7 +49,7 @@ def wait_in_thread() -> None:
     while threading.main_thread().is_alive():
         time.sleep(0.01)
     note("waits")
-    while not GO.exists():
+    while not may_go():
         time.sleep(0.01)
     note("went on")
 
