@@ -20,9 +20,9 @@ from ...server.engine import Engine
 from ..progress import Progressing
 from .endpoint import HttpEndpoint, check_path
 from .h1 import H1Connection
-from .listeners import Bound, open_listeners
+from .listeners import Bound, check_bind, open_listeners
 
-__all__ = ["HttpServer", "check_path", "open_listeners", "serve_listeners", "tls_context"]
+__all__ = ["HttpServer", "check_bind", "check_path", "open_listeners", "serve_listeners", "tls_context"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
