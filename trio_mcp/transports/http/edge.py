@@ -45,6 +45,9 @@ class _Connection(Protocol):
     def drain(self) -> None:
         """Finish what is being answered and close."""
 
+    async def wait_sent(self) -> None:
+        """Wait until what was answered is written, or the peer is gone."""
+
     def abandon(self) -> None:
         """End what is being answered, and write nothing more: the descriptor is about to be closed."""
 
@@ -57,6 +60,9 @@ class _Opening:
 
     def drain(self) -> None:
         self.scope.cancel()
+
+    async def wait_sent(self) -> None:
+        await trio.lowlevel.checkpoint()
 
     def abandon(self) -> None:
         self.scope.cancel()
@@ -214,8 +220,16 @@ class _Edge:
         for connection in list(self._live):
             connection.drain()
 
-    def give_up(self) -> None:
-        """The time is over: end what is left, in one step. Whatever cleans up behind a shield finds nothing to write to."""
+    async def give_up(self) -> None:
+        """The time is over: answer what still runs with an error that says so, and let that out."""
+        self._endpoint.give_up()
+        with trio.move_on_after(self._limits.drain_timeout):
+            async with trio.open_nursery() as nursery:
+                for connection in list(self._live):
+                    nursery.start_soon(connection.wait_sent)
+
+    def close(self) -> None:
+        """End what is left, in one step. Whatever cleans up behind a shield finds nothing to write to."""
         for connection in list(self._live):
             connection.abandon()
         for stream in list(self._streams):
@@ -259,7 +273,8 @@ async def serve_listeners(
                 async def expire() -> None:
                     with patience:
                         await trio.sleep_forever()
-                    edge.give_up()
+                    await edge.give_up()
+                    edge.close()
                     life.cancel()
 
                 outer.start_soon(await_cancel)

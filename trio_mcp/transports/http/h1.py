@@ -128,6 +128,10 @@ class H1Connection:
         if self._wire.finished:
             self._end()
 
+    async def wait_sent(self) -> None:
+        """Wait until what was answered is written, or the peer is gone."""
+        await self.outbox.wait_flushed()
+
     def abandon(self) -> None:
         """End what is being answered, and write nothing more."""
         self._peer_gone()
