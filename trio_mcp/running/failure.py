@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ..errors import MCPError
+
 __all__ = ["explained"]
 
 _MOST: Final = 10
@@ -25,14 +27,16 @@ def explained(exc: BaseException) -> str | None:
     Returns:
         Lines without a last line end; None where no code of the user's was under way.
     """
+    if isinstance(exc, MCPError | ValueError) and not _frames(exc):
+        # Of this package, whose words are enough, whatever it was caused by.
+        return None
     lines = [*_lines(exc)]
     return "\n".join(lines) if any(line.startswith("  ") for line in lines) else None
 
 
 def _lines(exc: BaseException, depth: int = 0) -> Iterator[str]:
     yield "".join(traceback.format_exception_only(exc)).rstrip()
-    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if _is_users(frame.filename)]
-    for frame in frames[-_MOST:]:
+    for frame in _frames(exc)[-_MOST:]:
         yield f"  {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
     if depth == _MOST:
         return
@@ -44,6 +48,10 @@ def _lines(exc: BaseException, depth: int = 0) -> Iterator[str]:
         first, *rest = _lines(cause, depth + 1)
         yield f"because of {first}"
         yield from rest
+
+
+def _frames(exc: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(exc.__traceback__) if _is_users(frame.filename)]
 
 
 def _is_users(filename: str) -> bool:

@@ -11,7 +11,7 @@ from .helpers import call, http, make, open_site
 
 
 async def test_what_runs_and_what_comes_later_is_answered_that_the_server_ends(autojump_clock: MockClock) -> None:
-    server, log = make()
+    server, _ = make()
     async with open_site(server) as site:
         busy, later = site.connect(), site.connect()
         await busy.send(http(call(1, "slow", seconds=50)))
