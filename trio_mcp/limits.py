@@ -114,7 +114,8 @@ class Limits:
     idle_timeout: float = 75.0
     """How long a connection may stay without a request: above the 60 s after which common proxies open a new one."""
     write_stall: float = 5.0
-    """How long a peer may take nothing of what is written before it counts as gone. A slow one takes something."""
+    """How long a peer may take nothing of what is written before it counts as gone. A slow one takes something; over a socket
+    the kernel tells so in steps of up to 64 KiB, so one that reads less than 16 KB a second can be taken for gone."""
     pipelined: int = 8
     """Requests that wait parsed on one HTTP/1.1 connection behind the one that is answered."""
     read_ahead: int = 262_144

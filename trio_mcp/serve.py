@@ -148,8 +148,9 @@ async def serve_http(
 ) -> None:
     """Serve Streamable HTTP until cancelled: HTTP/1.1, and HTTP/2 (with TLS by ALPN, without by prior knowledge).
 
-    When the scope around this is cancelled, nothing more is accepted and running requests get `limits.drain_timeout`.
-    No input of one client ends the server or another client's request.
+    The address is bound before the lifespan is entered, and clients wait until that is done. When the scope around this is
+    cancelled, nothing more is accepted and running requests get `limits.drain_timeout`. No input of one client ends the server
+    or another client's request.
 
     Example:
         http = await nursery.start(serve_http, server, "127.0.0.1:0")
@@ -174,9 +175,10 @@ async def serve_http(
         edge = importlib.import_module(".transports.http.edge", __package__)
         edge.check_path(path)
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
+        # Bound first: the lifespan may do much, for nothing when the address is taken.
         async with (
+            edge.open_listeners(bind, path, context is not None, _limits(server)) as bound,
             _opened(server) as engine,
-            edge.open_listeners(bind, path, context is not None, engine.limits) as bound,
         ):
             await edge.serve_listeners(engine, bound, path, context, allowed_hosts, allowed_origins, task_status)
 

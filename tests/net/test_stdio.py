@@ -69,6 +69,9 @@ def test_every_ending_is_quick_and_clean_and_cancels_what_still_runs(how: str, t
             server.process.send_signal(signal.Signals[how])
         # The answer of the call that can finish is written first.
         assert server.message()["id"] == 2
+        # The other client is told, in the end, and hears nothing more.
+        given_up = server.message()
+        assert (given_up["id"], given_up["error"]["code"]) == (1, 504)
         assert server.line() is None
         assert server.process.wait(10) == 0
         assert 0.7 < time.monotonic() - begin < 2.5
@@ -107,6 +110,8 @@ def test_cancelling_the_scope_around_serve_stdio_drains_and_goes_on(tmp_path: Pa
         assert {server.message()["params"]["progressToken"] for _ in range(2)} == {1, 2}
         server.process.send_signal(signal.SIGUSR1)
         assert server.message()["id"] == 2
+        given_up = server.message()
+        assert (given_up["id"], given_up["error"]["code"]) == (1, 504)
         assert server.line() == b"after"
         assert server.process.wait(5) == 0
         assert [event for event, _ in wait_events(log, 2)] == ["finally", "finally"]

@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Server, ToolError
+from trio_mcp.scopes.call import ENDING
 from trio_mcp.server.engine import open_engine
 from trio_mcp.testing import RawPeer, modern_meta, open_raw, request
 
@@ -575,7 +576,8 @@ async def test_the_end_of_input_lets_running_calls_finish_within_the_drain_time(
         await peer.close_input()
         answers = await peer.receive_all()
         await peer.ended.wait()
-    assert [answer["id"] for answer in answers] == [1]
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert answers[1]["error"] == {"code": 504, "message": ENDING}
     assert trio.current_time() == pytest.approx(2)
     assert sorted(log.events) == [("end", 1), ("end", 2), ("start", 1), ("start", 2)]
 
@@ -606,7 +608,8 @@ async def test_cancelling_the_scope_around_the_serving_drains_too(autojump_clock
         await peer.send(call(3, "echo", text="too late"))
         answers = await peer.receive_all()
         await peer.ended.wait()
-    assert [answer["id"] for answer in answers] == [1]
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert answers[1]["error"] == {"code": 504, "message": ENDING}
     assert trio.current_time() == pytest.approx(2)
     assert ("end", 2) in log.events
 

@@ -123,19 +123,22 @@ class Sent:
     def settled(self) -> bool:
         return bool(self.answers) or self.cancelled or self.refused
 
-    def check(self, now: float, ended: bool) -> None:
-        """The one answer is one that this request may have."""
+    def check(self, now: float, ended: float) -> None:
+        """The one answer is one that this request may have, now that its connection is told to end at that time."""
         (answer,) = self.answers
         if "error" in answer:
             error = answer["error"]
             if error["code"] == 503:
                 self._check_busy(error["message"])
+            elif error["code"] == 504:
+                assert self.tool == "work" and "shutting down" in error["message"], answer
+                assert now >= ended + DRAIN - 0.01, "given up before its time"
             else:
                 assert (self.tool, error["code"]) == ("missing", -32602), answer
             return
         result = answer["result"]
         if self.tool == "listen":
-            assert ended, "a listening call was answered, and nobody ended it"
+            assert ended < math.inf, "a listening call was answered, and nobody ended it"
             return
         text = result["content"][0]["text"]
         if text.endswith(f"did not finish within {DEADLINE:g} s"):
@@ -282,7 +285,7 @@ class Client(ABC):
             self.errors.append(f"said after the answer: {str(message)[:200]}")
         elif method is None:
             sent.answers.append(message)
-            sent.check(trio.current_time(), min(self.left, self.drained) < math.inf)
+            sent.check(trio.current_time(), min(self.left, self.drained))
 
     async def stall(self, seconds: float, nursery: trio.Nursery) -> None:
         """Read nothing for a while."""
@@ -331,6 +334,10 @@ class Client(ABC):
     @abstractmethod
     def drain(self) -> None:
         """Tell the server to end this connection."""
+
+    async def wait_sent(self) -> None:
+        """Wait until what it is answered is written."""
+        await trio.lowlevel.checkpoint()
 
     @abstractmethod
     def abandon(self) -> None:
@@ -403,7 +410,7 @@ class Lines(Client):
     def check_end(self) -> None:
         assert self.arrived == self.posted[: len(self.arrived)]
         since = min(self.left, self.drained)
-        assert self.over_at <= since + DRAIN + 0.01 or self.may_be_left
+        assert self.over_at <= since + 2 * DRAIN + 0.01 or self.may_be_left
         if self.served:
             assert self.arrived == self.posted
 
@@ -465,6 +472,9 @@ class Http1(Client):
 
     def drain(self) -> None:
         self._connection.drain()
+
+    async def wait_sent(self) -> None:
+        await self._connection.wait_sent()
 
     def abandon(self) -> None:
         self._connection.abandon()
@@ -553,6 +563,9 @@ class Http2(Client):
 
     def drain(self) -> None:
         self._connection.drain()
+
+    async def wait_sent(self) -> None:
+        await self._connection.wait_sent()
 
     def abandon(self) -> None:
         self._connection.abandon()
@@ -656,12 +669,17 @@ class World:
             client.drain()
 
     async def end(self) -> None:
-        """The end of the server, as at the edge: all drain, and after a while what is left is abandoned."""
+        """The end of the server, as at the edge: all drain, after a while what is left is answered, and then abandoned."""
         self.ending = True
         self.endpoint.drain()
         for client in self.clients:
             self.drain(client)
         await trio.sleep(DRAIN)
+        self.endpoint.give_up()
+        with trio.move_on_after(DRAIN):
+            async with trio.open_nursery() as nursery:
+                for client in self.clients:
+                    nursery.start_soon(client.wait_sent)
         for client in self.clients:
             if not client.over.is_set():
                 client.may_be_left = True

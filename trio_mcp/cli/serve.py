@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
+import re
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .. import SQLiteTaskStore
+from ..protocol.http import host_policy
 from ..running.process import OwnProcess
 from ..serve import Server, run_http, run_stdio
 from .load import load_app, load_server
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_ORIGIN: Final = re.compile(r"null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?")
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -30,7 +34,7 @@ _LEVELS = ("debug", "info", "warning", "error")
     "--http", "bind", metavar="HOST:PORT", help="Serve HTTP at this address instead of stdio; port 0 takes a free one."
 )
 @click.option("--uds", metavar="PATH", help="Serve HTTP on a unix socket.")
-@click.option("--path", default="/mcp", show_default=True, help="The path of the HTTP endpoint.")
+@click.option("--path", metavar="PATH", help="The path of the HTTP endpoint [/mcp].")
 @click.option(
     "--app",
     metavar="MODULE:NAME",
@@ -92,24 +96,53 @@ def command(
 
 
 def _address(bind: str | None, uds: str | None, http: dict[str, Any]) -> str | None:
-    """What to bind, or None for stdio; puts the HTTP options into the form that `serve_http` takes."""
+    """What to bind, or None for stdio; puts the HTTP options into the form that `serve_http` takes.
+
+    What is wrong with them is said here, before anything of the server's runs.
+    """
     if bind is not None and uds is not None:
         raise click.UsageError("--http and --uds exclude each other")
     hosts, origins = http.pop("allowed_host"), http.pop("allowed_origin")
-    http["allowed_hosts"] = list(hosts) or None
-    http["allowed_origins"] = list(origins) or None
     if bind is None and uds is None:
+        if http["path"] is not None:
+            raise click.UsageError("--path needs --http or --uds: on stdio there are no paths")
         if http["certfile"] or http["keyfile"] or hosts or origins:
             raise click.UsageError("--certfile, --keyfile, --allowed-host and --allowed-origin need --http")
         return None
+    for host in hosts:
+        if "" in (host_policy([], [host]).hosts or ()):
+            raise click.UsageError(
+                f"--allowed-host: {host!r} is no name of a host; expected one without a scheme or a path, as in shop.example"
+            )
+    for origin in origins:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise click.UsageError(
+                f"--allowed-origin: {origin!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT, "
+                "as in https://app.example"
+            )
+    http["allowed_hosts"] = list(hosts) or None
+    http["allowed_origins"] = list(origins) or None
+    http["path"] = "/mcp" if http["path"] is None else http["path"]
     if http["keyfile"] and not http["certfile"]:
         raise click.UsageError("--keyfile needs --certfile")
-    if bind is not None:
-        host, _, port = bind.rpartition(":")
-        if not host or not port.isdigit():
-            raise click.UsageError(f"--http: {bind!r} is no address; expected HOST:PORT, as in 127.0.0.1:8000")
-        return bind
-    return f"unix:{uds}"
+    # As with the address, before the file is loaded: it may do much.
+    edge = importlib.import_module("..transports.http.edge", __package__)
+    option, text = ("--http", bind) if bind is not None else ("--uds", f"unix:{uds}")
+    try:
+        edge.check_path(http["path"])
+    except ValueError as exc:
+        raise click.UsageError(f"--path: {exc}") from None
+    if option == "--uds" and not uds:
+        raise click.UsageError("--uds: the path of the socket is empty; expected a file name, as in /run/shop.sock")
+    try:
+        edge.check_bind(text)
+    except ValueError as exc:
+        raise click.UsageError(f"{option}: {exc}") from None
+    if bind is not None and (bind.startswith("unix:") or not bind.rpartition(":")[0]):
+        raise click.UsageError(
+            f"--http: {bind!r} is no address: expected HOST:PORT, as in 127.0.0.1:8000, or --uds PATH"
+        )
+    return text
 
 
 def _explain_http(server: Server[object], bound: HttpServer, app: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -21,6 +22,8 @@ from ..transports.http.asgi import HttpApp, Message, Receive, Send
 from ..transports.http.edge import HttpServer, tls_context
 
 __all__ = ["Mounted", "serve_mounted"]
+
+logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
@@ -56,7 +59,12 @@ class Mounted:
                 self.failure = f"the application did not {stage}: {message.get('message') or 'it gave no reason'}"
             await send(message)
 
-        await self._app(scope, receive, listen)
+        try:
+            await self._app(scope, receive, listen)
+        except SystemExit as exc:
+            # The host takes it for its own end, and says something else.
+            self.failure = f"the application ended the process in its lifespan (status {exc.code})"
+            raise
 
 
 def _config(bind: str, certfile: str | None, keyfile: str | None, limits: Limits) -> Config:
@@ -146,3 +154,7 @@ async def _host(app: Mounted, config: Config, ending: trio.Event, *, task_status
     except (OSError, OverflowError) as exc:
         # What happens to a connection later stays in the host.
         raise MCPError(f"cannot listen on {config.bind[0]}: {getattr(exc, 'strerror', None) or exc}") from exc
+    except Exception as exc:
+        logger.debug("Hypercorn failed", exc_info=exc)
+        said = "".join(traceback.format_exception_only(exc)).strip()
+        raise MCPError(app.failure or f"Hypercorn, which serves the application, failed: {said}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import logging
 import os
 import sys
 import threading
@@ -17,11 +18,14 @@ from ..errors import MCPError
 from ..scopes.groups import unwrapped
 from ..server.server import ServerBase
 from ..transports.stdio import StandardStreams, check_standard_streams, flush_output
+from .failure import explained
 from .relay import Relay, can_stall
 from .signals import EndSignals
 from .watchdog import Watchdog
 
 __all__ = ["OwnProcess", "run_alone"]
+
+logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 _LAST_WORDS: Final = 1.0
 """Seconds that the last words may take to be written."""
@@ -125,11 +129,20 @@ def run_alone(
     watchdog = Watchdog(server, signals, own.give_up, None if own.streams is None else own.streams.source, beside)
     try:
         trio.run(_until_signal, signals, watchdog, lambda: serve(own, watchdog.begin))
-    except (MCPError, ValueError) as exc:
-        own.say(f"{server.name}: {exc}\n")
-        return 1
     except KeyboardInterrupt:
         pass
+    except Exception as exc:
+        text = explained(exc)
+        if text is None and not isinstance(exc, MCPError | ValueError):
+            raise
+        if text is None:
+            text = str(exc)
+        elif logger.isEnabledFor(logging.DEBUG):
+            logger.debug("the server failed", exc_info=exc)
+        else:
+            text += "\n(the log at level debug has the whole traceback)"
+        own.say(f"{server.name}: {text}\n")
+        return 1
     finally:
         watchdog.run_over()
     return 0

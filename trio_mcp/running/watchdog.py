@@ -32,7 +32,8 @@ _CAN_WAIT: Final = hasattr(select, "poll")
 """Not on Windows, where an end has no bound."""
 _HANGUP: Final = getattr(select, "POLLRDHUP", 0)
 _ASK: Final = 0.5
-"""Between two questions to the event loop whether it still runs, while the input has ended and the loop has not said so."""
+"""Between two questions to the event loop whether it still runs, while the input has ended and the loop has not said so.
+Also the longest sleep while something is being waited for: a stop of the process is known as exactly as that."""
 
 
 class Watchdog:
@@ -68,6 +69,8 @@ class Watchdog:
         self._over: float | None = None
         self._asked: float | None = None
         self._answered: float = 0.0
+        # Since when the server is in its stage, and how long the process has been stopped since.
+        self._stopped_in: tuple[float, float] = (0.0, 0.0)
         self._token: trio.lowlevel.TrioToken | None = None
         self._bell, self._rope = os.pipe()
         os.set_blocking(self._rope, False)
@@ -114,8 +117,15 @@ class Watchdog:
             poller.register(self._source, _HANGUP)
         while True:
             until = self._next_look()
-            timeout = None if until is None else max(0.0, until - time.monotonic()) * 1000
-            for fd, _ in poller.poll(timeout):
+            begin, spent = time.monotonic(), time.process_time()
+            timeout = None if until is None else min(_ASK, max(0.0, until - begin))
+            heard = poller.poll(None if timeout is None else timeout * 1000)
+            if timeout is not None:
+                # Whoever computes for long and lets no other thread run has used that time; who is stopped has not.
+                late = time.monotonic() - begin - timeout - (time.process_time() - spent)
+                if late > 0:
+                    self._give_back(begin + timeout, late)
+            for fd, _ in heard:
                 if fd == self._bell:
                     for what in os.read(self._bell, 4096):
                         self._hear(what)
@@ -124,8 +134,30 @@ class Watchdog:
                     poller.unregister(fd)
                     self._answered = time.monotonic()
                     self._ask()
+            until = self._next_look()
             if until is not None and time.monotonic() >= until:
                 self._look()
+
+    def _give_back(self, stopped: float, seconds: float) -> None:
+        """The process was stopped (SIGSTOP, a frozen container): that time was nobody's.
+
+        Args:
+            stopped: When the stop had begun at the latest. What began before it gets the time back, once.
+            seconds: How long it was.
+        """
+        if self._began is not None:
+            self._began += seconds
+        if self._over is not None:
+            self._over += seconds
+        if self._asked is not None:
+            self._asked += seconds
+        self._answered += seconds
+        since = self._server.stage[1]
+        if since <= stopped:
+            self._stopped_in = (since, self._back(since) + seconds)
+
+    def _back(self, since: float) -> float:
+        return self._stopped_in[1] if self._stopped_in[0] == since else 0.0
 
     def _hear(self, what: int) -> None:
         now = time.monotonic()
@@ -152,7 +184,7 @@ class Watchdog:
         assert self._began is not None
         stage, since = self._server.stage
         if stage == "leaving":
-            return since + self._lifespan, f"the lifespan did not end within {self._lifespan:g} s"
+            return since + self._back(since) + self._lifespan, f"the lifespan did not end within {self._lifespan:g} s"
         if stage == "entering":
             return (
                 self._began + self._requests,

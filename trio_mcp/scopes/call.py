@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -17,7 +17,11 @@ from ..protocol.envelope import RequestId, encode_notification
 from ..protocol.meta import RequestMeta
 from .executor import Ticket
 
-__all__ = ["Call", "LastingCall", "Outlet", "Settlement", "Successor", "run_call"]
+__all__ = ["ENDING", "Call", "LastingCall", "Outlet", "Settlement", "Successor", "run_call"]
+
+
+ENDING: Final = "The server is shutting down, and did not wait for this request any longer"
+"""What is answered to a call that is given up at the end of the server."""
 
 
 class Settlement(Enum):
@@ -175,6 +179,13 @@ class Call:
         """Send the answer, unless the call is settled."""
         if self.settle(Settlement.ANSWERED):
             self.delivered = self.outlet.answer(message)
+
+    def give_up(self, message: bytes) -> None:
+        """Answer that the server ends, and cancel the scope. What the call has become ends too: its client was not told of it."""
+        if self.settle(Settlement.ANSWERED):
+            self.reason = "the server ends"
+            self.outlet.answer(message)
+            self.scope.cancel()
 
     def limit(self, timeout: float | None) -> None:
         """Give the running call another timeout, in seconds from now; None leaves it as it is."""

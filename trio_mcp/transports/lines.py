@@ -5,7 +5,7 @@ order of arrival. So the reader never waits for a handler or for the writer, and
 load. It is the watcher of every call on the connection; a call needs no nursery of its own.
 
 The end. Running requests get `drain_timeout` after the end of input, and also after the scope around the whole is cancelled:
-they stand in a scope that is shielded until then.
+they stand in a scope that is shielded until then. Whoever still runs then is cancelled, and its client told.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from ..errors import InvalidRequest, ProtocolError, ServerBusy
+from ..errors import InvalidRequest, ProtocolError, ServerBusy, TimedOut
 from ..protocol.envelope import (
     BadMessage,
     Notification,
@@ -29,7 +29,7 @@ from ..protocol.envelope import (
 )
 from ..protocol.framing import TOO_LONG
 from ..protocol.listening import CANCELLED
-from ..scopes.call import Call, LastingCall, Settlement
+from ..scopes.call import ENDING, Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
 from ..server.engine import Engine
@@ -183,9 +183,10 @@ class _Connection:
                 call.stays = True
 
     def give_up(self) -> None:
-        """The time is over: whatever still runs has nothing more to say."""
+        """The time is over: whatever still runs is answered so, and has nothing more to say."""
         for call in [*self._calls.values()]:
-            self._cancel(call, "the server ends")
+            call.give_up(encode_error(call.id, TimedOut(ENDING)))
+            self._forget(call)
 
     async def wait_idle(self) -> None:
         """Wait until no call is under way and every answer is written."""
@@ -211,7 +212,7 @@ async def serve_lines(
         task_status: For `nursery.start`; started when messages are read.
 
     Either way running requests get `limits.drain_timeout` to finish and their answers are written; then they are
-    cancelled.
+    cancelled, and answered with an error that says so.
     """
     drain = engine.limits.drain_timeout
     with unwrapped():
@@ -239,6 +240,8 @@ async def serve_lines(
                         await trio.sleep_forever()
                     # In one step: a handler that cleans up finds its call settled.
                     connection.give_up()
+                    with trio.move_on_after(drain):
+                        await link.wait_flushed()
                     nursery.cancel_scope.cancel()
 
                 outer.start_soon(await_cancel)

@@ -37,12 +37,27 @@ def _held(fd: int) -> int | None:
     return None
 
 
-async def _wait_writable(fd: int, stall: float) -> None:
+def _number(stream: object, fd: int) -> Callable[[], int]:
+    """What says the descriptor under a stream; a negative number once that is closed, since `fd` may be another file's then."""
+    number: Callable[[], int] | None = getattr(getattr(stream, "socket", stream), "fileno", None)
+    return number or (lambda: fd)
+
+
+def _still(number: Callable[[], int]) -> int:
+    fd = number()
+    if fd < 0:
+        raise trio.ClosedResourceError("this stream was closed by another task")
+    return fd
+
+
+async def _wait_writable(number: Callable[[], int], stall: float) -> None:
+    fd = _still(number)
     held = _held(fd)
     while True:
         with trio.move_on_after(stall):
             await trio.lowlevel.wait_writable(fd)
             return
+        fd = _still(number)
         before, held = held, _held(fd)
         if before is None or held is None or held >= before:
             raise trio.BrokenResourceError(f"the peer has taken nothing for {stall:g} s")
@@ -63,7 +78,7 @@ async def send_all(
     """Send everything, for as long as the peer takes anything.
 
     Args:
-        stream: Where it goes. Over TLS the transport is to be a `Progressing`.
+        stream: Where it goes. Over TLS the transport is to be a `Progressing`. With `fd` it says whether that is still its own.
         data: Any bytes.
         stall: Seconds that the peer may take nothing.
         fd: The non-blocking descriptor under the stream, if it is a plain one; no other task writes to it meanwhile.
@@ -74,7 +89,7 @@ async def send_all(
         trio.ClosedResourceError: the stream was closed meanwhile.
     """
     if fd is not None:
-        await _write_all(fd, data, stall, wrote)
+        await _write_all(_number(stream, fd), data, stall, wrote)
         return
     limit = math.inf if isinstance(getattr(stream, "transport_stream", None), Progressing) else stall
     with memoryview(data) as view:
@@ -88,16 +103,19 @@ async def send_all(
 
 
 async def _write_all(
-    fd: int, data: bytes | bytearray | memoryview, stall: float, wrote: Callable[[int], object] = _ignored
+    number: Callable[[], int],
+    data: bytes | bytearray | memoryview,
+    stall: float,
+    wrote: Callable[[int], object] = _ignored,
 ) -> None:
-    """The same for a descriptor. Checkpoints only when it waits, or when there is much."""
+    """The same for a descriptor. Checkpoints only when it waits, or when there is much; after each the number is asked anew."""
     with memoryview(data) as view:
         done = 0
         while done < len(view):
             try:
-                count = os.write(fd, view[done : done + _TURN])
+                count = os.write(_still(number), view[done : done + _TURN])
             except BlockingIOError:
-                await _wait_writable(fd, stall)
+                await _wait_writable(number, stall)
                 continue
             except OSError as exc:
                 raise trio.BrokenResourceError(f"the peer is gone: {exc.strerror}") from exc
@@ -131,9 +149,7 @@ class Progressing(trio.abc.HalfCloseableStream):
             trio.BrokenResourceError: the peer is gone, or takes nothing.
         """
         await trio.lowlevel.checkpoint()
-        if self.socket.fileno() < 0:
-            raise trio.ClosedResourceError("this socket is closed")
-        await _write_all(self.socket.fileno(), data, self._stall)
+        await _write_all(self.socket.fileno, data, self._stall)
 
     async def wait_send_all_might_not_block(self) -> None:
         """As of the socket."""

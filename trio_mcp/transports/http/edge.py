@@ -5,27 +5,24 @@ from __future__ import annotations
 import errno
 import importlib
 import logging
-import os
 import socket
 import ssl
-import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import trio
 
 from ...errors import MCPError
-from ...limits import Limits
 from ...protocol.http import is_loopback
 from ...scopes.groups import unwrapped
 from ...server.engine import Engine
 from ..progress import Progressing
 from .endpoint import HttpEndpoint, check_path
 from .h1 import H1Connection
+from .listeners import Bound, check_bind, open_listeners
 
-__all__ = ["HttpServer", "check_path", "open_listeners", "serve_listeners", "tls_context"]
+__all__ = ["HttpServer", "check_bind", "check_path", "open_listeners", "serve_listeners", "tls_context"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
@@ -48,6 +45,9 @@ class _Connection(Protocol):
     def drain(self) -> None:
         """Finish what is being answered and close."""
 
+    async def wait_sent(self) -> None:
+        """Wait until what was answered is written, or the peer is gone."""
+
     def abandon(self) -> None:
         """End what is being answered, and write nothing more: the descriptor is about to be closed."""
 
@@ -61,164 +61,11 @@ class _Opening:
     def drain(self) -> None:
         self.scope.cancel()
 
+    async def wait_sent(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     def abandon(self) -> None:
         self.scope.cancel()
-
-
-class _Bound:
-    """The listeners, how their addresses are called, and how many connections there is room for."""
-
-    def __init__(
-        self, listeners: list[trio.SocketListener], addresses: list[str], urls: list[str], connections: int
-    ) -> None:
-        self.listeners: list[trio.SocketListener] = listeners
-        self.connections: int = connections
-        self.addresses: list[str] = addresses
-        self.urls: list[str] = urls
-
-
-@asynccontextmanager
-async def open_listeners(bind: str, path: str, secure: bool, limits: Limits) -> AsyncIterator[_Bound]:
-    """Bind `HOST:PORT`, `unix:PATH` or `fd:NUMBER`; close, and remove the socket file, at the end.
-
-    Raises:
-        ValueError: the text is none of these.
-        MCPError: it cannot be bound; the text says why.
-    """
-    scheme = "https" if secure else "http"
-    remove: str | None = None
-    identity: tuple[int, int] | None = None
-    backlog = limits.connections
-    connections = _room(limits)
-    try:
-        if bind.startswith("unix:"):
-            remove = bind.removeprefix("unix:")
-            if not remove:
-                raise ValueError(f"{bind!r} is no address: the path is missing")
-            listeners = [_unix_listener(remove, backlog)]
-            identity = _identity(remove)
-            bound = _Bound(listeners, [], [f"unix:{remove}"], connections)
-        elif bind.startswith("fd:"):
-            listeners = [_inherited(int(bind[3:]))]
-            bound = _Bound(listeners, *_names(listeners, scheme, path), connections)
-        else:
-            host, port = _split(bind)
-            listeners = await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
-            bound = _Bound(listeners, *_names(listeners, scheme, path), connections)
-    except OSError as exc:
-        raise MCPError(f"cannot listen on {bind}: {exc.strerror or exc}") from exc
-    try:
-        yield bound
-    finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-            for listener in bound.listeners:
-                await listener.aclose()
-        # A successor may have put its own file there.
-        if remove is not None and identity is not None and _identity(remove) == identity:
-            try:
-                os.unlink(remove)
-            except FileNotFoundError:
-                pass
-
-
-def _room(limits: Limits) -> int:
-    """How many connections there are to be: `limits.connections`, or what the system leaves room for.
-
-    Each is an open file, and so is what tools open. The usual soft limit of 1,024 is raised as far as needed and allowed.
-    """
-    try:
-        resource = importlib.import_module("resource")
-    except ImportError:
-        return limits.connections
-    try:
-        here = len(os.listdir("/dev/fd"))
-    except OSError:
-        here = 32
-    wanted = here + limits.connections + limits.spare_files
-    soft: int
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    if soft != unlimited and soft < wanted:
-        more = wanted if hard == unlimited else min(wanted, hard)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
-            soft = more
-        except (OSError, ValueError):
-            pass
-    if soft == unlimited or soft >= wanted:
-        return limits.connections
-    free = max(2, soft - here)
-    room: int = max(free - limits.spare_files, free // 2)
-    logger.warning(
-        "%d connections at once instead of %d: this process may have %d open files", room, limits.connections, soft
-    )
-    return room
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _inherited(number: int) -> trio.SocketListener:
-    sock = socket.socket(fileno=number)
-    try:
-        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-    except ValueError:
-        sock.close()
-        raise OSError(errno.EINVAL, "the socket does not listen") from None
-
-
-def _split(bind: str) -> tuple[str, int]:
-    host, colon, port = bind.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{bind!r} is no address: expected HOST:PORT, unix:PATH or fd:NUMBER")
-    return host.strip("[]"), int(port)
-
-
-def _unix_listener(path: str, backlog: int) -> trio.SocketListener:
-    if os.path.exists(path):
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            # Connecting to it is refused as well, so that says nothing.
-            raise OSError(errno.EEXIST, "there is a file that is no socket")
-        # A socket that nobody listens on is left over from a process that is gone.
-        with socket.socket(socket.AF_UNIX) as probe:
-            # A process that is busy lets a connection wait, and this must not.
-            probe.setblocking(False)
-            try:
-                probe.connect(path)
-            except ConnectionRefusedError:
-                os.unlink(path)
-            except BlockingIOError:
-                raise OSError(errno.EADDRINUSE, "another process listens there") from None
-            except OSError as exc:
-                raise OSError(exc.errno, "there is a file that is no socket") from None
-            else:
-                raise OSError(errno.EADDRINUSE, "another process listens there")
-    sock = socket.socket(socket.AF_UNIX)
-    try:
-        sock.bind(path)
-        sock.listen(backlog)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _names(listeners: list[trio.SocketListener], scheme: str, path: str) -> tuple[list[str], list[str]]:
-    addresses, urls = [], []
-    for listener in listeners:
-        name = listener.socket.getsockname()
-        if not isinstance(name, tuple):
-            urls.append(f"unix:{name}")
-            continue
-        addresses.append(name[0])
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        urls.append(f"{scheme}://{host}:{name[1]}{path}")
-    return addresses, urls
 
 
 def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
@@ -238,7 +85,7 @@ def tls_context(certfile: str, keyfile: str | None) -> ssl.SSLContext:
 
 
 class _Edge:
-    def __init__(self, endpoint: HttpEndpoint, bound: _Bound, context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: HttpEndpoint, bound: Bound, context: ssl.SSLContext | None) -> None:
         self._endpoint = endpoint
         # Whatever is bound, what came over a loopback address may come from a page in a browser on this machine.
         self._local_endpoint = endpoint.at("127.0.0.1")
@@ -250,20 +97,27 @@ class _Edge:
         self._draining = False
 
     async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
-        """Accept for ever: a slot first, then a connection."""
-        while True:
-            await self._slots.acquire()
-            try:
-                stream = await listener.accept()
-            except BaseException as exc:
-                self._slots.release()
-                if not isinstance(exc, OSError):
-                    raise
-                if exc.errno in _FULL:
-                    logger.error("cannot accept a connection: %s", exc)
-                    await trio.sleep(0.1)
-                continue
-            nursery.start_soon(self._contained, stream)
+        """Accept for ever: when somebody is there a slot, then the connection. A listener without clients holds no slot."""
+        # The same descriptor, as an object that says at once when nobody is there.
+        source = socket.socket(fileno=listener.socket.fileno())
+        source.setblocking(False)
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(listener.socket)
+                await self._slots.acquire()
+                try:
+                    accepted, _ = source.accept()
+                    stream = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
+                except OSError as exc:
+                    # Nobody is there: the client has left again, or another process that shares the socket was faster.
+                    self._slots.release()
+                    if exc.errno in _FULL:
+                        logger.error("cannot accept a connection: %s", exc)
+                        await trio.sleep(0.1)
+                    continue
+                nursery.start_soon(self._contained, stream)
+        finally:
+            source.detach()
 
     async def _contained(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever goes wrong in it ends here."""
@@ -366,8 +220,16 @@ class _Edge:
         for connection in list(self._live):
             connection.drain()
 
-    def give_up(self) -> None:
-        """The time is over: end what is left, in one step. Whatever cleans up behind a shield finds nothing to write to."""
+    async def give_up(self) -> None:
+        """The time is over: answer what still runs with an error that says so, and let that out."""
+        self._endpoint.give_up()
+        with trio.move_on_after(self._limits.drain_timeout):
+            async with trio.open_nursery() as nursery:
+                for connection in list(self._live):
+                    nursery.start_soon(connection.wait_sent)
+
+    def close(self) -> None:
+        """End what is left, in one step. Whatever cleans up behind a shield finds nothing to write to."""
         for connection in list(self._live):
             connection.abandon()
         for stream in list(self._streams):
@@ -376,7 +238,7 @@ class _Edge:
 
 async def serve_listeners(
     engine: Engine,
-    bound: _Bound,
+    bound: Bound,
     path: str,
     context: ssl.SSLContext | None,
     allowed_hosts: list[str] | None,
@@ -411,7 +273,8 @@ async def serve_listeners(
                 async def expire() -> None:
                     with patience:
                         await trio.sleep_forever()
-                    edge.give_up()
+                    await edge.give_up()
+                    edge.close()
                     life.cancel()
 
                 outer.start_soon(await_cancel)

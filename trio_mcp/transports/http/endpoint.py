@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from ...errors import InvalidRequest, ProtocolError
+from ...errors import InvalidRequest, ProtocolError, TimedOut
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_message
 from ...protocol.http import Accepts as HttpAccepted
@@ -24,7 +24,7 @@ from ...protocol.listening import CANCELLED
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
-from ...scopes.call import Call, LastingCall
+from ...scopes.call import ENDING, Call, LastingCall
 from ...server.engine import Engine
 from ...wire.budget import BodyBudget
 from .exchange import EMPTY, HttpExchange, HttpFields
@@ -88,6 +88,7 @@ class HttpEndpoint:
         self._paths = frozenset({base or "/", f"{base}/"})
         self.bodies: BodyBudget = BodyBudget(running.limits.bodies_bytes)
         self._lasting = _Lasting()
+        self._running = _Running()
 
     def _policy_at(self, address: str | None) -> HostPolicy:
         # A unix socket has no address.
@@ -110,6 +111,13 @@ class HttpEndpoint:
         Other calls go on. Sync, so that it can be called in a task that is being cancelled. Harmless when repeated.
         """
         self._lasting.end()
+
+    def give_up(self) -> None:
+        """The host does not wait any longer: calls that still run are cancelled, and answered so, as are those that come later.
+
+        Sync. The answers are posted, and still to be sent. Harmless when repeated.
+        """
+        self._running.give_up()
 
     def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> HttpRefusal | HttpAccepted:
         """Judge a head, before the body is read. Does not block.
@@ -245,14 +253,40 @@ class HttpEndpoint:
         exchange.on_silence = outlet.silent
         exchange.on_gone = outlet.cancel
         outlet.call = call
+        self._running.add(call)
         try:
             await self._engine.run(call)
         finally:
+            self._running.remove(call)
             if lasting is not None:
                 self._lasting.remove(lasting)
-        if not exchange.done and not exchange.gone:
-            # Cancelled by something else than its peer: the response must not stay open.
-            outlet.abandon()
+
+
+class _Running:
+    """All calls that are under way, over all connections."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Call, None] = {}
+        self._ended = False
+
+    def add(self, call: Call) -> None:
+        self._calls[call] = None
+        if self._ended:
+            _give_up(call)
+
+    def remove(self, call: Call) -> None:
+        del self._calls[call]
+
+    def give_up(self) -> None:
+        self._ended = True
+        for call in list(self._calls):
+            _give_up(call)
+
+
+def _give_up(call: Call) -> None:
+    if call.open:
+        call.status = TimedOut.http_status
+        call.give_up(encode_error(call.id, TimedOut(ENDING)))
 
 
 class _Lasting:
@@ -343,10 +377,3 @@ class _HttpOutlet:
         """Nothing was sent for a while."""
         if self.stream() and not self._exchange.done:
             self._exchange.send_chunk(COMMENT)
-
-    def abandon(self) -> None:
-        """End the response of a call that ends without an answer."""
-        if self._exchange.streaming:
-            self._exchange.end_stream()
-        else:
-            self._exchange.respond(503, b"The server is shutting down\n", _TEXT)

@@ -47,6 +47,7 @@ class H1Connection:
     __slots__ = (
         "_active",
         "_chunk",
+        "_closed",
         "_context",
         "_due",
         "_ended",
@@ -78,6 +79,7 @@ class H1Connection:
         self._active: H1Exchange | None = None
         self._refused = False
         self._ended = False
+        self._closed = False
         self._due = 0.0
         self._reading = trio.CancelScope()
         self._context = contextvars.copy_context()
@@ -115,6 +117,7 @@ class H1Connection:
             self._active = self._nursery = None
             self._wire.close()
             # From here on the number of the descriptor may be somebody else's.
+            self._closed = True
             self.outbox.break_off()
             with trio.move_on_after(self._limits.write_stall, shield=True):
                 await self._stream.aclose()
@@ -125,9 +128,15 @@ class H1Connection:
         if self._wire.finished:
             self._end()
 
+    async def wait_sent(self) -> None:
+        """Wait until what was answered is written, or the peer is gone."""
+        await self.outbox.wait_flushed()
+
     def abandon(self) -> None:
         """End what is being answered, and write nothing more."""
         self._peer_gone()
+        # The reader may have been woken already.
+        self._closed = True
         self._reading.cancel()
 
     def _end(self) -> None:
@@ -150,6 +159,8 @@ class H1Connection:
             # After a request everything was read, so a read before the wait would only find that out again.
             while True:
                 await trio.lowlevel.wait_readable(self._fd)
+                if self._closed:
+                    return b""
                 try:
                     data = os.read(self._fd, self._chunk)
                 except BlockingIOError:

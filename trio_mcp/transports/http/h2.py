@@ -140,6 +140,11 @@ class H2Connection:
         self.wire.drain()
         self.wake()
 
+    async def wait_sent(self) -> None:
+        """Wait until what was answered is written, or the peer is gone. A connection that drains ends itself then."""
+        while not self._gone:
+            await self.room.park()
+
     def abandon(self) -> None:
         """End what is being answered, and write nothing more."""
         self._peer_gone()
