@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import fastjsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trio_mcp.errors import InvalidParams
 from trio_mcp.protocol.methods import METHODS, NOTIFICATIONS
@@ -95,6 +98,29 @@ def test_wrong_params(name: str, params: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         EVERY[name].check(params)
     assert caught.value.to_wire() == {"code": -32602, "message": f"Invalid params for {name}: {why}"}
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(0, 1), st.floats(), st.text(max_size=2), st.lists(st.none(), max_size=1)
+)
+MEMBERS = st.one_of(VALUES, st.dictionaries(st.sampled_from(["name", "type", "uri"]), VALUES, max_size=2))
+
+
+@given(st.data())
+def test_what_passes_is_what_the_schema_of_the_row_takes(data: st.DataObject) -> None:
+    row = data.draw(st.sampled_from(sorted(EVERY.items())))[1]
+    params = data.draw(st.dictionaries(st.sampled_from([*row.schema["properties"], "other"]), MEMBERS))
+    try:
+        fastjsonschema.validate(row.schema, params)
+        takes = True
+    except fastjsonschema.JsonSchemaValueException:
+        takes = False
+    try:
+        row.check(params)
+        passes = True
+    except InvalidParams:
+        passes = False
+    assert passes == takes
 
 
 def test_a_long_wrong_value_is_shortened() -> None:

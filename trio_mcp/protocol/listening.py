@@ -23,6 +23,10 @@ LIST_CHANGED: Final = {
 """The notification that a list has changed, by server capability; the filter says `toolsListChanged` and so on."""
 
 
+# Each empty set takes as much as one with a few members, and most filters have two.
+_NONE: Final[frozenset[str]] = frozenset()
+
+
 class ListenFilter:
     """What one stream is to hear.
 
@@ -37,11 +41,11 @@ class ListenFilter:
 
     def __init__(self, agreed: dict[str, Any]) -> None:
         self.agreed: dict[str, Any] = agreed
-        self.methods: frozenset[str] = frozenset(
-            method for kind, method in LIST_CHANGED.items() if agreed.get(f"{kind}ListChanged")
+        self.methods: frozenset[str] = (
+            frozenset(method for kind, method in LIST_CHANGED.items() if agreed.get(f"{kind}ListChanged")) or _NONE
         )
-        self.uris: frozenset[str] = frozenset(agreed.get("resourceSubscriptions", ()))
-        self.tasks: frozenset[str] = frozenset(agreed.get("taskIds", ()))
+        self.uris: frozenset[str] = frozenset(agreed.get("resourceSubscriptions", ())) or _NONE
+        self.tasks: frozenset[str] = frozenset(agreed.get("taskIds", ())) or _NONE
 
     def __bool__(self) -> bool:
         return bool(self.methods or self.uris or self.tasks)

@@ -29,7 +29,7 @@ _LEGACY: Final = frozenset({Era.LEGACY})
 class Method:
     """One row of the table."""
 
-    __slots__ = ("_validate", "capability", "eras", "extension", "lasting", "mirror", "name", "schema")
+    __slots__ = ("_plain", "_validate", "capability", "eras", "extension", "lasting", "mirror", "name", "schema")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Method:
         self.mirror: str | None = mirror
         self.lasting: bool = lasting
         self._validate: Callable[[Any], Any] | None = None
+        self._plain = _plain(schema)
 
     def check(self, params: dict[str, Any]) -> None:
         """Check the `params` of a request (all members but `_meta`, which `RequestMeta` reads).
@@ -57,6 +58,11 @@ class Method:
         Raises:
             InvalidParams: with the member, what it should be and what came.
         """
+        for name, types in self._plain:
+            if type(params.get(name, _MISSING)) not in types:
+                break
+        else:
+            return
         validate = self._validate
         if validate is None:
             validate = self._validate = fastjsonschema.compile(self.schema, use_default=False, use_formats=False)
@@ -64,6 +70,36 @@ class Method:
             validate(params)
         except fastjsonschema.JsonSchemaValueException as exc:
             raise InvalidParams(f"Invalid params for {self.name}: {_explain(exc)}") from None
+
+
+class _Missing:
+    """Of a member that is not there."""
+
+
+_MISSING: Final = _Missing()
+_TYPES: Final[dict[str, type]] = {
+    "array": list,
+    "boolean": bool,
+    "integer": int,
+    "null": type(None),
+    "object": dict,
+    "string": str,
+}
+
+
+def _plain(schema: dict[str, Any]) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """The types with which each member passes without its schema: those that the schema takes whatever the value is.
+
+    What does not pass so may still be right: most members are plain, and the schema costs several times as much.
+    """
+    rows: list[tuple[str, tuple[type, ...]]] = []
+    for name, rules in schema.get("properties", {}).items():
+        kinds = rules.get("type", ())
+        types = [_TYPES[kind] for kind in ((kinds,) if isinstance(kinds, str) else kinds)] if len(rules) == 1 else []
+        if name not in schema.get("required", ()):
+            types.append(_Missing)
+        rows.append((name, tuple(types)))
+    return tuple(rows)
 
 
 def _explain(exc: fastjsonschema.JsonSchemaValueException) -> str:

@@ -21,6 +21,9 @@ class Era(Enum):
     LEGACY = "legacy"
 
 
+# Plain names: the look-up on the class costs more than the comparison.
+_MODERN, _LEGACY = Era.MODERN, Era.LEGACY
+
 LATEST: Final = "2026-07-28"
 
 ERAS: Final[dict[str, Era]] = {
@@ -44,8 +47,9 @@ def era_of(method: str, params: dict[str, Any]) -> Era:
     """
     meta = params.get("_meta")
     if type(meta) is dict and _VERSION_KEY in meta:
-        return ERAS.get(meta[_VERSION_KEY], Era.MODERN) if type(meta[_VERSION_KEY]) is str else Era.MODERN
-    return Era.LEGACY if method == "initialize" else Era.MODERN
+        version = meta[_VERSION_KEY]
+        return ERAS.get(version, _MODERN) if type(version) is str else _MODERN
+    return _LEGACY if method == "initialize" else _MODERN
 
 
 def check_version(requested: str, supported: tuple[str, ...]) -> None:

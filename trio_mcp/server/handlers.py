@@ -34,6 +34,9 @@ __all__ = ["HANDLERS", "error_result", "run_tool"]
 
 Result = dict[str, Any]
 
+# A union written in place is made anew each time.
+_OTHER: Final = (InputRequired, ExtensionResult)
+
 
 def error_result(text: str) -> Result:
     """A tool execution error, for the model to read."""
@@ -96,11 +99,11 @@ async def run_tool(
 ) -> Result:
     """Run the function of a tool, and make a result of what it returns."""
     value = await tool.handler.call(values, context, threads)
-    if isinstance(value, InputRequired | ExtensionResult):
+    if isinstance(value, _OTHER):
         while isinstance(value, InputRequired) and call.task is not None:
             await context.rounds.low_level_wait(value)
             value = await tool.handler.call(values, context, threads)
-        if isinstance(value, InputRequired | ExtensionResult):
+        if isinstance(value, _OTHER):
             return _other_result(call, context, value)
     return tool_result(tool, value, engine.any)
 
@@ -123,7 +126,7 @@ async def read_resource(engine: Engine, call: Call) -> Result:
         value = await resource.handler.call(values, context, engine.threads)
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
-    if isinstance(value, InputRequired | ExtensionResult):
+    if isinstance(value, _OTHER):
         return _other_result(call, context, value)
     result = read_result(resource, uri, value, engine.any)
     result.update(resource.hints)
@@ -162,7 +165,7 @@ async def get_prompt(engine: Engine, call: Call) -> Result:
     call.limit(prompt.timeout)
     context: Context[Any] = Context(engine, call)
     value = await prompt.handler.call(values, context, engine.threads)
-    if isinstance(value, InputRequired | ExtensionResult):
+    if isinstance(value, _OTHER):
         return _other_result(call, context, value)
     return prompt_result(prompt, value, engine.any)
 

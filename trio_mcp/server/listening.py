@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidParams
 from ..protocol.listening import ACKNOWLEDGED, SUBSCRIPTION_ID, agree
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 __all__ = ["listen"]
+
+_NO_TASKS: Final = nullcontext()  # for the many streams that hear of none
 
 
 async def listen(engine: Engine, call: Call) -> dict[str, Any]:
@@ -27,7 +30,7 @@ async def listen(engine: Engine, call: Call) -> dict[str, Any]:
     ids = await _known_tasks(engine, call, requested["taskIds"]) if requested.get("taskIds") else []
     wanted = agree(requested, engine.registry.capabilities, engine.limits, ids)
     tag = {"_meta": {SUBSCRIPTION_ID: call.id}}
-    with engine.server.notices.subscribe(wanted.wants) as subscription, engine.tasks.heard(ids):
+    with engine.server.notices.subscribe(wanted.wants) as subscription, engine.tasks.heard(ids) if ids else _NO_TASKS:
         call.on_end(subscription.end)
         if not wanted:
             subscription.end()

@@ -112,8 +112,9 @@ class Request:
 
     def release(self) -> None:
         """Give back what the body took, once it is held no more. Harmless when repeated."""
-        taken, self.taken = self.taken, 0
+        taken = self.taken
         if taken and self._budget is not None:
+            self.taken = 0
             self._budget.give_back(taken)
 
 

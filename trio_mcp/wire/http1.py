@@ -33,7 +33,6 @@ says when it is better to wait.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import Final
 
@@ -153,7 +152,7 @@ class Connection:
         self._pos = 0
         self._parser: Parser | None = Parser()
         self._head = b""  # what was parsed of one
-        self._queue: deque[Request] = deque()
+        self._queue: list[Request] = []  # a few, and most connections never have two: a deque takes 760 bytes
         self._queued = 0
         self._request: Request | None = None
         self._left = 0  # of a body with a length
@@ -311,7 +310,7 @@ class Connection:
                 return None
         if not self._queue or self._draining:
             return None
-        request = self._queue.popleft()
+        request = self._queue.pop(0)
         self._queued -= request.size
         self.answer = answer = Answer(request)
         self.turn += 1
@@ -420,6 +419,8 @@ class Connection:
             parser.reframe(request.length)
         if parser.stage != (HEAD if request.length else DONE):
             raise Refused(MALFORMED)
+        # They are of the request now, which may last for hours and lets go of them at its beginning.
+        parser.headers = {}
         self._head = b""
         self._request = request
         self.state = _JUDGED

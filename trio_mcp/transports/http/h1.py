@@ -233,6 +233,7 @@ class H1Connection:
             self._due = trio.current_time() + self._limits.keep_alive
         else:
             self._refused = self._wire.time_out() is not None
+            self._pump()
             self._advance()
 
     # -- requests
@@ -242,9 +243,8 @@ class H1Connection:
         self._advance()
 
     def _advance(self) -> None:
-        """Judge what has come, and start the next request if none is being answered."""
+        """Judge what has come, and start a request that it completes if none is being answered."""
         wire, endpoint = self._wire, self._endpoint
-        self._pump()
         event = wire.next_event()
         while event is not None:
             if type(event) is Head:
@@ -289,7 +289,8 @@ class H1Connection:
             else:
                 await self._endpoint.serve(exchange, request.verdict)
             # The next one is answered when this answer has room: a client that does not read is not answered for ever.
-            await exchange.wait_room()
+            if self.outbox.full:
+                await exchange.wait_room()
         except Exception:
             logger.exception("an HTTP request failed in a way that should not happen")
             answer.keep_alive = False
@@ -302,6 +303,7 @@ class H1Connection:
         if exchange.done:
             # Time runs from here, whatever has arrived since.
             self._turn = -1
+            self._pump()
             self._advance()
         else:
             self._end()
