@@ -124,13 +124,13 @@ async def test_large_arguments_and_results_let_others_run() -> None:
         result = await client.call_tool("count", {"items": items})
         assert result.data == items
         # Between its pieces, and not only before and after.
-        assert ticks - before > 10
+        assert ticks - before > 3
         before = ticks
         result = await client.call_tool("wrong", {"items": ["a"] * 100_000})
         assert result.text.endswith(
             '[49]: expected integer, got string "a"\n… and 99950 more'.replace("[49]", "items[49]")
         )
-        assert ticks - before > 10
+        assert ticks - before > 3
         nursery.cancel_scope.cancel()
 
 
