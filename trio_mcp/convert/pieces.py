@@ -11,17 +11,21 @@ _LARGE: Final = 4000
 """Values in a value from which it goes in pieces: up to there, one go takes a few milliseconds."""
 
 
+_SINGLE: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_ARRAYS: Final = (list, tuple, set, frozenset)
+
+
 def is_large(value: Any) -> bool:
     """Whether a value, JSON or Python, holds many others. Looks at no more than it takes to know."""
     count = 0
     pending = [value]
     while pending:
         item = pending.pop()
-        parts: Iterable[Any]
-        if isinstance(item, dict | Mapping):
-            parts = item.values()
+        kind = type(item)
+        if kind is dict or isinstance(item, Mapping):
+            parts: Iterable[Any] = item.values()
             count += len(item)
-        elif isinstance(item, list | tuple | set | frozenset):
+        elif kind is list or isinstance(item, _ARRAYS):
             parts = item
             count += len(item)
         else:
@@ -29,7 +33,9 @@ def is_large(value: Any) -> bool:
             count += 1
         if count > _LARGE:
             return True
-        pending.extend(part for part in parts if part is not None and type(part) not in (str, int, float, bool, bytes))
+        for part in parts:
+            if type(part) not in _SINGLE:
+                pending.append(part)
     return False
 
 
