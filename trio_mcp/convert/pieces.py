@@ -33,9 +33,7 @@ def is_large(value: Any) -> bool:
             count += 1
         if count > _LARGE:
             return True
-        for part in parts:
-            if type(part) not in _SINGLE:
-                pending.append(part)
+        pending += [part for part in parts if type(part) not in _SINGLE]
     return False
 
 
