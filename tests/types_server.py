@@ -143,7 +143,7 @@ class Row:
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
 NUMBER = {"type": "number"}
-MAYBE = {"type": ["integer", "null"]}
+MAYBE = {"anyOf": [INTEGER, {"type": "null"}]}
 
 
 def members(*required: str, **properties: Any) -> dict[str, Any]:
@@ -239,7 +239,7 @@ ROWS = [
     Row(
         "dict",
         dict[str, int],
-        {"type": "object", "additionalProperties": INTEGER},
+        {"type": "object", "properties": {}, "additionalProperties": INTEGER},
         {"a": 1},
         {"a": 1, "b c": 1.5},
         'value["b c"]: expected integer, got number 1.5',
@@ -247,7 +247,12 @@ ROWS = [
     Row(
         "dict_of_int",
         dict[int, str],
-        {"type": "object", "additionalProperties": STRING, "propertyNames": {"pattern": "^-?(0|[1-9][0-9]*)$"}},
+        {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": STRING,
+            "propertyNames": {"pattern": "^-?(0|[1-9][0-9]*)$"},
+        },
         {"7": "a"},
         {"x": "a"},
         'value: key "x": expected integer, got string "x"',
@@ -256,7 +261,13 @@ ROWS = [
     Row(
         "tuple",
         tuple[int, str],
-        {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [INTEGER, STRING]},
+        {
+            "type": "array",
+            "minItems": 2,
+            "maxItems": 2,
+            "prefixItems": [INTEGER, STRING],
+            "items": {"anyOf": [INTEGER, STRING]},
+        },
         [1, "a"],
         [1, "a", 2],
         "value: expected array of 2 (integer, string), got 3 elements",
@@ -464,7 +475,11 @@ ROWS = [
                 "notes",
                 origin=reference("Point"),
                 color={"enum": ["red", "green"], "type": "string"},
-                notes={"type": "object", "additionalProperties": {"anyOf": [array(STRING), {"type": "null"}]}},
+                notes={
+                    "type": "object",
+                    "properties": {},
+                    "additionalProperties": {"anyOf": [array(STRING), {"type": "null"}]},
+                },
             ),
             "Point": POINT,
         },
@@ -478,7 +493,7 @@ ROWS = [
         "value.children[0].children[0].name: missing, expected string",
         python=Tree("a", [Tree("b")]),
         out={"name": "a", "children": [{"name": "b", "children": []}]},
-        definitions={"Tree": closed("name", name=STRING, children={**array(reference("Tree")), "default": []})},
+        definitions={"Tree": closed("name", name=STRING, children=array(reference("Tree")))},
     ),
 ]
 

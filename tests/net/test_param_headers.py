@@ -107,8 +107,7 @@ async def test_the_schema_says_which_parameters_travel_in_headers() -> None:
     async with open_client(database()) as client:
         [tool] = await client.list_tools()
     assert tool.input_schema["properties"]["region"] == {
-        "type": ["string", "null"],
-        "default": None,
+        "type": "string",
         "description": "Where to run",
         "x-mcp-header": "Region",
     }

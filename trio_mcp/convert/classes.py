@@ -1,232 +1,100 @@
-"""Codecs of classes with named fields: dataclass, TypedDict, NamedTuple, msgspec.Struct, attrs, pydantic.
-
-msgspec, attrs and pydantic are never imported here: whoever has such a class has imported its library.
-"""
+"""The codec of a class with named fields, and of a type alias that refers to itself."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import sys
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from ..protocol.jsontext import dumps, find_unwritable, shorten
-from .codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
+from ..protocol.jsontext import shorten
+from .codec import Codec, Found, JSONSchema, Misfit, Mismatch, NamedCodec, Pace, Problem
+from .looks import Member, alike_objects, object_misfit
+from .shapes import MISSING, ClassShape, FieldShape, own_doc
 
-__all__ = ["ClassCodec", "ClassShape", "FieldShape", "PydanticCodec", "field_names", "shape_of"]
-
-MISSING: Any = dataclasses.MISSING
-
-
-class FieldShape:
-    """One field as its class declares it, before its type is compiled."""
-
-    __slots__ = ("annotation", "attribute", "default", "name", "required")
-
-    def __init__(self, name: str, attribute: str, annotation: Any, required: bool, default: Any = MISSING) -> None:
-        self.name: str = name
-        self.attribute: str = attribute
-        self.annotation: Any = annotation
-        self.required: bool = required
-        self.default: Any = default
-
-
-class ClassShape:
-    """A class as JSON sees it.
-
-    Attributes:
-        fields: Its fields, in order.
-        make: Builds an instance from keyword arguments by attribute name.
-        get: Reads an attribute of an instance; `MISSING` when it is absent.
-        closed: Whether other members are an error.
-        tag: A member with a fixed value, or None.
-    """
-
-    __slots__ = ("check", "closed", "fields", "get", "make", "tag")
-
-    def __init__(
-        self,
-        fields: list[FieldShape],
-        make: Callable[..., Any],
-        *,
-        get: Callable[[Any, str], Any] = getattr,
-        check: Callable[[Any], bool],
-        closed: bool = True,
-        tag: tuple[str, Any] | None = None,
-    ) -> None:
-        self.fields: list[FieldShape] = fields
-        self.make: Callable[..., Any] = make
-        self.get: Callable[[Any, str], Any] = get
-        self.check: Callable[[Any], bool] = check
-        self.closed: bool = closed
-        self.tag: tuple[str, Any] | None = tag
-
-
-def shape_of(cls: type, hints: Callable[[type], dict[str, Any]]) -> ClassShape | None:
-    """How a class is built, or None when it is of no kind that we know.
-
-    Args:
-        cls: The class.
-        hints: Resolves the annotations of a class, extras included.
-    """
-    if dataclasses.is_dataclass(cls):
-        types = hints(cls)
-        fields = [
-            FieldShape(
-                item.name,
-                item.name,
-                types[item.name],
-                item.default is MISSING and item.default_factory is MISSING,
-                _default_of(item),
-            )
-            for item in dataclasses.fields(cls)
-            if item.init
-        ]
-        return ClassShape(fields, cls, check=lambda value: isinstance(value, cls))
-    if typing.is_typeddict(cls):
-        return _typed_dict(cls, hints(cls))
-    if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_field_defaults"):
-        types = hints(cls)
-        defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
-        names: tuple[str, ...] = getattr(cls, "_fields", ())
-        fields = [
-            FieldShape(name, name, types.get(name, Any), name not in defaults, defaults.get(name, MISSING))
-            for name in names
-        ]
-        return ClassShape(fields, cls, check=lambda value: isinstance(value, cls))
-    if hasattr(cls, "__struct_fields__") and "msgspec" in sys.modules:
-        return _struct(cls, hints(cls))
-    if hasattr(cls, "__attrs_attrs__"):
-        return _attrs(cls, hints(cls))
-    return None
-
-
-def _default_of(item: dataclasses.Field[Any]) -> Any:
-    factory: Any = item.default_factory
-    return item.default if factory is MISSING else factory()
-
-
-def _typed_dict(cls: Any, types: dict[str, Any]) -> ClassShape:
-    fields = []
-    for name, annotation in types.items():
-        required = name in cls.__required_keys__
-        # Under postponed annotations the class cannot see Required and NotRequired; the resolved hint can.
-        origin = typing.get_origin(annotation)
-        if origin in (typing.Required, typing.NotRequired):
-            required = origin is typing.Required
-        fields.append(FieldShape(name, name, annotation, required))
-    return ClassShape(
-        fields,
-        dict,
-        get=lambda value, name: value.get(name, MISSING),
-        check=lambda value: isinstance(value, dict),
-    )
-
-
-def _struct(cls: Any, types: dict[str, Any]) -> ClassShape:
-    msgspec: Any = sys.modules["msgspec"]
-    fields = []
-    for item in msgspec.structs.fields(cls):
-        default = MISSING
-        if item.default is not msgspec.NODEFAULT:
-            default = item.default
-        elif item.default_factory is not msgspec.NODEFAULT:
-            default = item.default_factory()
-        fields.append(FieldShape(item.encode_name, item.name, types.get(item.name, item.type), item.required, default))
-    config = cls.__struct_config__
-    tag = (config.tag_field, config.tag) if config.tag is not None else None
-    return ClassShape(
-        fields,
-        cls,
-        check=lambda value: isinstance(value, cls),
-        closed=bool(config.forbid_unknown_fields),
-        tag=tag,
-    )
-
-
-def _attrs(cls: Any, types: dict[str, Any]) -> ClassShape:
-    names: dict[str, str] = {}
-    fields = []
-    for item in cls.__attrs_attrs__:
-        if not item.init:
-            continue
-        default = item.default
-        factory = getattr(default, "factory", None)
-        required = repr(default) == "NOTHING"
-        if factory is not None:
-            default = MISSING if default.takes_self else factory()
-        names[item.name] = item.alias
-        annotation = types.get(item.name, item.type if item.type is not None else Any)
-        fields.append(FieldShape(item.alias, item.name, annotation, required, MISSING if required else default))
-
-    def make(**values: Any) -> Any:
-        return cls(**{names[name]: value for name, value in values.items()})
-
-    return ClassShape(fields, make, check=lambda value: isinstance(value, cls))
+__all__ = ["AliasCodec", "ClassCodec", "field_names", "with_default"]
 
 
 class _Field:
-    __slots__ = ("attribute", "codec", "default", "name", "required")
+    __slots__ = ("absent", "attribute", "codec", "default", "name", "required")
 
-    def __init__(self, name: str, attribute: str, codec: Codec, required: bool, default: Any) -> None:
-        self.name: str = name
-        self.attribute: str = attribute
+    def __init__(self, shape: FieldShape, codec: Codec, required: bool) -> None:
+        self.name: str = shape.name
+        self.attribute: str = shape.attribute
         self.codec: Codec = codec
         self.required: bool = required
-        self.default: Any = default
+        self.default: Any = shape.default
+        self.absent: Any = shape.absent
 
 
-class ClassCodec(Codec):
+class ClassCodec(NamedCodec):
     """A class with named fields, as an object. Made empty and filled later, so that a class may refer to itself.
 
     Args:
         cls: The class.
         shape: How it is built.
         name: Its key in `$defs`.
+        out: Whether its values go out: then fields that the class computes are members, and otherwise those that only its
+            constructor takes.
     """
 
     kinds: frozenset[str] = frozenset({"dict"})
 
-    def __init__(self, cls: type, shape: ClassShape, name: str) -> None:
+    def __init__(self, cls: type, shape: ClassShape, name: str, out: bool) -> None:
         self.name: str = name
+        self.types: tuple[type, ...] = (dict,) if shape.make is dict else (cls,)
         self._cls = cls
         self._shape = shape
-        self._fields: list[_Field] = []
+        self._out = out
+        self._loaded: list[_Field] = []
+        self._dumped: list[_Field] = []
         self._known: frozenset[str] = frozenset()
+        self._members: dict[str, Member] | None = None
         self.expects: str = f"object {cls.__name__}"
 
-    def fill(self, compile: Callable[[Any], Codec]) -> None:
+    def fill(self, compile: Callable[[FieldShape], Codec]) -> None:
         """Compile the types of the fields.
 
         Raises:
-            Unsupported: a field cannot be expressed; `where` names it.
+            Unsupported: a field cannot be expressed.
         """
         for field in self._shape.fields:
-            try:
-                codec = compile(field.annotation)
-            except Unsupported as exc:
-                raise exc.within(f"{self._cls.__name__}.{field.attribute}") from None
-            self._fields.append(_Field(field.name, field.attribute, codec, field.required, field.default))
-        self._known = frozenset(field.name for field in self._fields)
+            # What is written as a default for an argument holds what comes in, whatever goes out elsewhere.
+            dumped = field.dumped and (self._out or field.loaded)
+            if not field.loaded and not dumped:
+                continue
+            codec = compile(field)
+            if field.loaded:
+                self._loaded.append(_Field(field, codec, field.required))
+            if dumped:
+                self._dumped.append(_Field(field, codec, field.required or not field.loaded))
+        self._known = frozenset(field.name for field in (self._dumped if self._out else self._loaded))
         if self._shape.tag is not None:
             self._known |= {self._shape.tag[0]}
 
     def children(self) -> Iterator[Codec]:
-        return (field.codec for field in self._fields)
+        return (field.codec for field in self._fields())
 
-    def schema(self) -> JSONSchema:
-        return {"$ref": f"#/$defs/{self.name}"}
+    def _fields(self) -> list[_Field]:
+        return self._dumped if self._out else self._loaded
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """Its members as they are seen from outside."""
+        if self._members is None:
+            fields = {field.name: Member(field.codec, field.required) for field in self._fields()}
+            if self._shape.tag is not None:
+                name, value = self._shape.tag
+                constant = frozenset({(type(value), value)})
+                fields = {name: Member(None, True, constants=constant, schema={"const": value}), **fields}
+            self._members = fields
+        return self._members
 
     def definition(self) -> JSONSchema:
-        """The schema itself, for `$defs` or for the root."""
         schema: JSONSchema = {"type": "object", "properties": {}}
         required: list[str] = []
         if self._shape.tag is not None:
             schema["properties"][self._shape.tag[0]] = {"const": self._shape.tag[1]}
             required.append(self._shape.tag[0])
-        for field in self._fields:
+        for field in self._fields():
             property = field.codec.schema()
             if field.default is not MISSING:
                 property = with_default(property, field.codec, field.default)
@@ -245,76 +113,187 @@ class ClassCodec(Codec):
     def load(self, value: Any) -> Any:
         if type(value) is not dict:
             raise Mismatch.of(value, self.expects)
-        found: list[Problem] = []
+        found = Found()
         values: dict[str, Any] = {}
-        for field in self._fields:
+        for field in self._loaded:
             if field.name in value:
                 try:
                     values[field.attribute] = field.codec.load(value[field.name])
                 except Mismatch as exc:
-                    exc.under(field.name, found)
+                    found.under(field.name, exc)
             elif field.required:
-                Mismatch(Problem(f"missing, expected {field.codec.expects}")).under(field.name, found)
+                found.note(f"missing, expected {field.codec.expects}", field.name)
+        return self._made(value, values, found)
+
+    def _made(self, value: dict[str, Any], values: dict[str, Any], found: Found) -> Any:
         tag = self._shape.tag
         if tag is not None:
             came = value.get(tag[0], MISSING)
             if came is MISSING:
-                Mismatch(Problem(f"missing, expected {shorten(tag[1])}")).under(tag[0], found)
+                found.note(f"missing, expected {shorten(tag[1])}", tag[0])
             elif type(came) is bool or came != tag[1]:
-                Mismatch.of(came, shorten(tag[1])).under(tag[0], found)
-        if self._shape.closed and not self._known.issuperset(value):
-            names = ", ".join(self._known_in_order())
-            for name in value:
-                if name not in self._known:
-                    Mismatch(Problem(f"unexpected; {self._cls.__name__} has {names or 'no fields'}")).under(name, found)
+                found.under(tag[0], Mismatch.of(came, shorten(tag[1])))
+        if self._shape.closed and len(values) < len(value):
+            self._unexpected(value, self._loaded, found)
         if found:
-            raise Mismatch(*found)
+            raise found.mismatch()
         try:
             return self._shape.make(**values)
-        except (ValueError, TypeError) as exc:  # the class checks its own values
+        except (ValueError, TypeError, AssertionError) as exc:  # the class checks its own values
             # attrs puts the attribute, the rule and the value behind its sentence.
             why = exc.args[0] if exc.args and isinstance(exc.args[0], str) else exc
             raise Mismatch(Problem(f"{self._cls.__name__}: {' '.join(str(why).split())}")) from exc
 
-    def _known_in_order(self) -> list[str]:
-        return [field.name for field in self._fields]
+    def _unexpected(self, value: Any, fields: list[_Field], found: Found) -> None:
+        names = {field.name: None for field in fields}
+        if self._shape.tag is not None:
+            names[self._shape.tag[0]] = None
+        text = f"unexpected; {self._cls.__name__} has {', '.join(field.name for field in fields) or 'no fields'}"
+        for name in value:
+            if name not in names:
+                found.note(text, name if isinstance(name, str) else str(name))
 
     def dump(self, value: Any) -> Any:
         if not self._shape.check(value):
             raise Mismatch.of(value, self.expects)
         out: dict[str, Any] = {}
-        found: list[Problem] = []
-        if self._shape.tag is not None:
-            out[self._shape.tag[0]] = self._shape.tag[1]
-        for field in self._fields:
-            item = self._shape.get(value, field.attribute)
-            if item is MISSING:
-                if field.required:
-                    Mismatch(Problem(f"missing, expected {field.codec.expects}")).under(field.name, found)
-                continue
+        found = Found()
+        for field, item in self._read(value, out, found):
             try:
                 out[field.name] = field.codec.dump(item)
             except RecursionError:
                 raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
             except Mismatch as exc:
-                exc.under(field.name, found)
+                found.under(field.name, exc)
+        return self._written(value, out, found)
+
+    def _read(self, value: Any, out: dict[str, Any], found: Found) -> Iterator[tuple[_Field, Any]]:
+        """The fields that go out, with what they hold."""
+        if self._shape.tag is not None:
+            out[self._shape.tag[0]] = self._shape.tag[1]
+        for field in self._dumped:
+            try:
+                item = self._shape.get(value, field.attribute)
+            except AttributeError:
+                item = MISSING
+            if item is MISSING or item is field.absent:
+                if field.required:
+                    found.note(f"missing, expected {field.codec.expects}", field.name)
+                continue
+            yield field, item
+
+    def _written(self, value: Any, out: dict[str, Any], found: Found) -> dict[str, Any]:
         if isinstance(value, dict) and not self._known.issuperset(value):
-            for name in value:
-                if name not in self._known:
-                    names = ", ".join(self._known_in_order())
-                    Mismatch(Problem(f"unexpected; {self._cls.__name__} has {names}")).under(str(name), found)
+            self._unexpected(value, self._dumped, found)
         if found:
-            raise Mismatch(*found)
+            raise found.mismatch()
         return out
+
+    def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
+        if not (self._shape.check(value) if out else type(value) is dict):
+            raise Mismatch.of(value, self.expects)
+        found = Found()
+        made: dict[str, Any] = {}
+        if out:
+            for field, item in self._read(value, made, found):
+                try:
+                    made[field.name] = yield from field.codec.pieces(item, out, pace)
+                except Mismatch as exc:
+                    found.under(field.name, exc)
+            return self._written(value, made, found)
+        for field in self._loaded:
+            if field.name in value:
+                try:
+                    made[field.attribute] = yield from field.codec.pieces(value[field.name], out, pace)
+                except Mismatch as exc:
+                    found.under(field.name, exc)
+            elif field.required:
+                found.note(f"missing, expected {field.codec.expects}", field.name)
+        if pace.due(len(value)):
+            yield
+        return self._made(value, made, found)
 
     def owns(self, value: Any) -> bool:
         return self._shape.check(value) and (
             not isinstance(value, dict)
-            or (self._known.issuperset(value) and all(field.name in value for field in self._fields if field.required))
+            or (self._known.issuperset(value) and all(field.name in value for field in self._dumped if field.required))
         )
 
-    def unknown_keys(self, value: Any) -> int:
-        return sum(name not in self._known for name in value)
+    def misfit(self, value: Any, out: bool) -> Misfit:
+        if out and not isinstance(value, dict):
+            found = ((name, getattr(value, name, MISSING)) for name in (field.attribute for field in self._dumped))
+            attributes = {name: item for name, item in found if item is not MISSING}
+            value = {field.name: attributes[field.attribute] for field in self._dumped if field.attribute in attributes}
+        return object_misfit(self.members, value, out, closed=self._shape.closed)
+
+    def alike(self, other: Codec, out: bool) -> str | None:
+        if out and self.types != other.types:
+            return None
+        members = getattr(other, "members", None)
+        return None if members is None else alike_objects(self.members, members, out)
+
+
+class AliasCodec(NamedCodec):
+    """A type alias that refers to itself. Made empty, and given its type when that is compiled.
+
+    Args:
+        name: Its key in `$defs`.
+        label: Its name.
+    """
+
+    kinds: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, label: str) -> None:
+        self.name: str = name
+        self.expects: str = label
+        self.used: bool = False
+        self._inner: Codec | None = None
+
+    @property
+    def inner(self) -> Codec:
+        """Its type."""
+        assert self._inner is not None
+        return self._inner
+
+    def become(self, inner: Codec) -> None:
+        """Give it its type."""
+        self._inner = inner
+        self.kinds: frozenset[str] = inner.kinds
+        self.types: tuple[type, ...] = inner.types
+        self.rank: int = inner.rank
+
+    def definition(self) -> JSONSchema:
+        return self.inner.schema()
+
+    def children(self) -> Iterator[Codec]:
+        yield self.inner
+
+    def load(self, value: Any) -> Any:
+        return self.inner.load(value)
+
+    def dump(self, value: Any) -> Any:
+        try:
+            return self.inner.dump(value)
+        except RecursionError:
+            raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
+
+    def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
+        return (yield from self.inner.pieces(value, out, pace))
+
+    def owns(self, value: Any) -> bool:
+        return self.inner.owns(value)
+
+    def distance(self, cls: type) -> int | None:
+        return self.inner.distance(cls)
+
+    def ordered(self) -> tuple[type, ...]:
+        return self.inner.ordered() if self._inner is not None else ()
+
+    def misfit(self, value: Any, out: bool) -> Misfit:
+        return self.inner.misfit(value, out)
+
+    def alike(self, other: Codec, out: bool) -> str | None:
+        return self.inner.alike(other.inner if isinstance(other, AliasCodec) else other, out)
 
 
 def with_default(schema: JSONSchema, codec: Codec, default: Any) -> JSONSchema:
@@ -325,81 +304,6 @@ def with_default(schema: JSONSchema, codec: Codec, default: Any) -> JSONSchema:
         return schema
 
 
-def own_doc(cls: type) -> str | None:
-    """The docstring that somebody wrote for this class, or None."""
-    doc = cls.__dict__.get("__doc__")
-    if not isinstance(doc, str) or doc.startswith((f"{cls.__name__}(", "Method generated by attrs")):
-        return None
-    return inspect.cleandoc(doc) or None
-
-
 def field_names(codec: Codec) -> list[str]:
     """The members of a class codec, in order; of any other codec, none."""
-    return codec._known_in_order() if isinstance(codec, ClassCodec) else []
-
-
-class PydanticCodec(Codec):
-    """A pydantic model, or any type that tells pydantic how to read it: pydantic's own rules apply.
-
-    Args:
-        cls: The type.
-        name: Its key in `$defs`.
-        mode: "validation" for input, "serialization" for output.
-    """
-
-    kinds: frozenset[str] = frozenset()
-
-    def __init__(self, cls: Any, name: str, mode: str) -> None:
-        pydantic: Any = sys.modules["pydantic"]
-        self.name: str = name
-        self._cls = cls
-        try:
-            self._adapter = pydantic.TypeAdapter(cls)
-            schema = self._adapter.json_schema(mode=mode, by_alias=True, ref_template=f"#/$defs/{name}.{{model}}")
-        except pydantic.errors.PydanticUserError as exc:
-            raise Unsupported(f"{cls!r}: {str(exc).splitlines()[0]}") from None
-        self._error = pydantic.ValidationError
-        self.parts: dict[str, JSONSchema] = {f"{name}.{key}": part for key, part in schema.pop("$defs", {}).items()}
-        self.body: JSONSchema = schema
-        self._class = cls if isinstance(cls, type) else object
-        label = getattr(cls, "__name__", str(cls))
-        kind = schema.get("type")
-        if kind == "object":
-            self.kinds: frozenset[str] = frozenset({"dict"})
-        self.expects: str = f"object {label}" if kind in ("object", None) else f"{kind} ({label})"
-
-    def schema(self) -> JSONSchema:
-        return {"$ref": f"#/$defs/{self.name}"}
-
-    def load(self, value: Any) -> Any:
-        try:
-            return self._adapter.validate_json(dumps(value))
-        except self._error as exc:
-            problems = []
-            for item in exc.errors(include_url=False, include_context=False):
-                wrong = Mismatch.of(item["input"], "…").problems[0].text.split(", got ", 1)[1]
-                missing = item["type"] == "missing"
-                problem = Problem("missing" if missing else f"{_lower(item['msg'])}, got {wrong}")
-                problem.path = list(reversed(item["loc"]))
-                problems.append(problem)
-            raise Mismatch(*problems) from None
-
-    def dump(self, value: Any) -> Any:
-        if not isinstance(value, self._class):
-            raise Mismatch.of(value, self.expects)
-        wire = self._adapter.dump_python(value, mode="json", by_alias=True)
-        bad = find_unwritable(wire)
-        if bad:
-            raise Mismatch(Problem(bad.removeprefix("$: ").removeprefix("$.")))
-        return wire
-
-    def owns(self, value: Any) -> bool:
-        return self._class is not object and isinstance(value, self._class)
-
-    def unknown_keys(self, value: Any) -> int:
-        known = self.body.get("properties", {})
-        return sum(name not in known for name in value)
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return [field.name for field in codec._fields()] if isinstance(codec, ClassCodec) else []

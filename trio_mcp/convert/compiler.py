@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc as abc
-import decimal
 import enum
-import os
-import pathlib
 import re
 import sys
 import types
@@ -15,25 +12,20 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from ..protocol.jsontext import find_unwritable, shorten
-from .classes import ClassCodec, PydanticCodec, shape_of
-from .codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
-from .containers import ArrayCodec, ConstrainedCodec, DictCodec, TupleCodec, UnionCodec
-from .scalars import (
-    BoolCodec,
-    BytesCodec,
-    ChoiceCodec,
-    DecimalCodec,
-    FloatCodec,
-    IntCodec,
-    NoneCodec,
-    PathCodec,
-    StrCodec,
-    enum_codec,
-    text_codec,
-)
+from ..protocol.jsontext import shorten
+from .anything import AnyCodec
+from .classes import AliasCodec, ClassCodec
+from .codec import Codec, JSONSchema, NamedCodec, Unsupported
+from .constrained import ConstrainedCodec
+from .containers import ArrayCodec, DictCodec, TupleCodec
+from .models import PydanticCodec, is_pydantic
+from .notes import Notes, read_notes
+from .scalars import ChoiceCodec, IntCodec, NoneCodec, StrCodec, enum_codec, flag_codec
+from .shapes import FieldShape, resolved, shape_of, stripped
+from .texts import simple_codec
+from .unions import UnionCodec
 
-__all__ = ["Compiler", "description_of"]
+__all__ = ["Compiler"]
 
 _ARRAYS: Final[dict[Any, tuple[Any, tuple[type, ...], bool]]] = {
     list: (list, (list, tuple), False),
@@ -49,34 +41,36 @@ _ARRAYS: Final[dict[Any, tuple[Any, tuple[type, ...], bool]]] = {
 }
 _OBJECTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, collections.OrderedDict, collections.defaultdict})
 _WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
-_EXTRAS: Final = ("extra_json_schema", "json_schema_extra")
-_BOUNDS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+_DEEPEST: Final = 60
+"""Classes inside of each other. A generic class that refers to itself with another argument has no end."""
+_INSTANCES: Final = 1024
+"""Classes of values without a type of their own that are remembered."""
 
 
 class Compiler:
     """Compiles the annotations of one schema: its classes share one `$defs`.
 
     Args:
-        output: Whether values leave (matters to pydantic, whose models may differ by direction).
+        output: Whether values leave: then fields that a class computes are members, and unions are chosen by class.
         localns: Names for annotations in strings, besides those of a class's own module.
     """
 
     def __init__(self, *, output: bool = False, localns: Mapping[str, Any] | None = None) -> None:
         self._output = output
         self._localns = dict(localns or {})
-        self._classes: dict[Any, ClassCodec | PydanticCodec] = {}
+        self._named_codecs: dict[Any, NamedCodec] = {}
         self._names: set[str] = set()
-        self._aliases: list[Any] = []
+        self._aliases: dict[Any, AliasCodec] = {}
+        self._module: str | None = None
+        self._path: list[str] = []
+        self._unions: list[tuple[UnionCodec, list[str]]] = []
+        self._instances: dict[type, Codec | None] = {}
 
     # -- schemas
 
     def root_schema(self, codec: Codec) -> JSONSchema:
         """The whole schema of a codec: a class stands at the root itself, what it refers to in `$defs`."""
-        schema = codec.schema()
-        if isinstance(codec, ClassCodec):
-            schema = codec.definition()
-        elif isinstance(codec, PydanticCodec):
-            schema = dict(codec.body)
+        schema = codec.definition() if isinstance(codec, ClassCodec | PydanticCodec) else codec.schema()
         return self.with_definitions(schema, [codec])
 
     def with_definitions(self, schema: JSONSchema, codecs: list[Codec]) -> JSONSchema:
@@ -90,11 +84,9 @@ class Compiler:
                 continue
             seen.add(id(codec))
             pending.extend(codec.children())
-            if isinstance(codec, ClassCodec):
+            if isinstance(codec, NamedCodec):
                 reached[codec.name] = codec.definition()
-            elif isinstance(codec, PydanticCodec):
-                reached[codec.name] = codec.body
-                reached.update(codec.parts)
+                reached.update(codec.parts())
         used: set[str] = set()
         queue: list[Any] = [schema]
         while queue:
@@ -114,92 +106,154 @@ class Compiler:
         Raises:
             Unsupported: the type, or one inside it, cannot be expressed as JSON.
         """
+        return self.compile_noted(annotation)[0]
+
+    def compile_noted(self, annotation: Any) -> tuple[Codec, Notes | None]:
+        """The codec of an annotation, and the notes beside it, which may name a default.
+
+        Raises:
+            Unsupported: the type, or one inside it, cannot be expressed as JSON.
+        """
+        known = set(self._named_codecs)
+        try:
+            codec, notes = self._noted(annotation)
+            for union, where in self._unions:
+                try:
+                    union.finish()
+                except Unsupported as exc:
+                    raise Unsupported(exc.message, where) from None
+        except BaseException:
+            # Nothing half done stays: what was compiled on the way may refer to what could not be.
+            for key in self._named_codecs.keys() - known:
+                del self._named_codecs[key]
+            self._path.clear()
+            self._aliases.clear()
+            raise
+        finally:
+            self._unions.clear()
+        return codec, notes
+
+    def _noted(self, annotation: Any) -> tuple[Codec, Notes | None]:
+        if get_origin(annotation) is Annotated:
+            inner, *notes = get_args(stripped(annotation)[0])
+            return self._annotated(inner, notes)
+        return self._compile(annotation), None
+
+    def _compile(self, annotation: Any) -> Codec:
         if annotation is None or annotation is type(None):
             return NoneCodec()
-        if annotation is Any or annotation is object:
-            return AnyCodec(self)
+        if annotation is Any or annotation is object or _is_json_value(annotation):
+            return AnyCodec(self.for_instance)
         if isinstance(annotation, str | typing.ForwardRef):
-            name = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-            raise Unsupported(f"the name {name!r} cannot be resolved")
+            return self._compile(self._looked_up(annotation))
         origin = get_origin(annotation)
         if origin is Annotated:
-            inner, *notes = get_args(annotation)
-            return self._annotated(inner, notes)
-        if origin in _WRAPPERS or getattr(origin, "__name__", "") == "ReadOnly":
-            return self.compile(get_args(annotation)[0])
+            return self._noted(annotation)[0]
+        if origin in _WRAPPERS or getattr(origin, "__name__", getattr(origin, "_name", "")) == "ReadOnly":
+            return self._compile(get_args(annotation)[0])
         if isinstance(annotation, typing.NewType):
-            return self.compile(annotation.__supertype__)
+            return self._compile(annotation.__supertype__)
         if isinstance(annotation, typing.TypeVar):
-            return self.compile(annotation.__bound__ if annotation.__bound__ is not None else Any)
-        if type(annotation).__name__ == "TypeAliasType":
-            return self._alias(annotation)
+            return self._compile(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        if type(annotation).__name__ == "TypeAliasType" or type(origin).__name__ == "TypeAliasType":
+            return self._alias(annotation, origin if type(origin).__name__ == "TypeAliasType" else annotation)
         if origin is Literal:
             return ChoiceCodec([(_literal(value), value) for value in get_args(annotation)])
         if origin is Union or origin is types.UnionType:
-            return self._union(get_args(annotation))
+            return self._union(get_args(annotation), None)
         return self._class(annotation, origin or annotation, get_args(annotation))
 
-    def _annotated(self, inner: Any, notes: list[Any]) -> Codec:
-        codec = self.compile(inner)
-        bounds: list[tuple[str, Any]] = []
-        extra: JSONSchema = {}
-        for note in _flatten(notes):
-            for name in _BOUNDS:
-                bound = getattr(note, name, None)
-                if bound is not None and not callable(bound):
-                    bounds.append((name, bound.pattern if hasattr(bound, "pattern") else bound))
-            for name in ("title", "description", "examples"):
-                value = getattr(note, name, None)
-                if value and not callable(value) and not isinstance(note, str):
-                    extra[name] = list(value) if name == "examples" else value
-            for name in _EXTRAS if self._output else (*_EXTRAS, "input_json_schema"):
-                value = getattr(note, name, None)
-                if isinstance(value, dict):
-                    extra.update(value)
-        text = description_of(notes)
-        if text:
-            extra["description"] = text
-        return ConstrainedCodec(codec, bounds, extra) if bounds or extra else codec
+    def _looked_up(self, annotation: Any) -> Any:
+        """What a name in a string stands for: only an alias has such, with names of its own module."""
+        name = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+        if self._module is None:
+            raise Unsupported(f"the name {name!r} cannot be resolved")
+        return resolved(name, self._module, self._localns)
 
-    def _alias(self, alias: Any) -> Codec:
-        if alias in self._aliases:
-            raise Unsupported(f"the alias {alias.__name__} refers to itself; use a class")
-        self._aliases.append(alias)
+    def _annotated(self, inner: Any, given: list[Any]) -> tuple[Codec, Notes]:
+        notes = read_notes(given, self._output)
+        if notes.tag is not None:
+            if get_origin(inner) not in (Union, types.UnionType):
+                raise Unsupported("a discriminator needs a union of classes")
+            codec = self._union(get_args(inner), notes.tag)
+        else:
+            codec = self._compile(inner)
+        if notes.foreign:
+            name = self._name(getattr(inner, "__name__", "Value"))
+            foreign = PydanticCodec(Annotated[(inner, *given)], name, self._output, codec)
+            members = {key: value for key, value in notes.members.items() if key not in foreign.body}
+            return (ConstrainedCodec(foreign, [], members) if members else foreign), notes
+        if notes.bounds or notes.members:
+            return ConstrainedCodec(codec, notes.bounds, notes.members), notes
+        return codec, notes
+
+    def _alias(self, annotation: Any, alias: Any) -> Codec:
+        """The type that an alias stands for; a definition of its own where it refers to itself."""
+        key = annotation if isinstance(annotation, abc.Hashable) else alias
+        known = self._named_codecs.get(key) or self._aliases.get(key)
+        if known is not None:
+            if isinstance(known, AliasCodec):
+                known.used = True
+            return known
+        self._deeper()
+        stub = self._aliases[key] = AliasCodec(self._name(alias.__name__), alias.__name__)
+        variables = dict(zip(getattr(alias, "__type_params__", ()), get_args(annotation), strict=False))
+        module, self._module = self._module, getattr(alias, "__module__", None)
+        self._path.append(alias.__name__)
         try:
-            return self.compile(alias.__value__)
+            inner = self._compile(_substitute(alias.__value__, variables))
         finally:
-            self._aliases.pop()
+            self._module = module
+            self._path.pop()
+            self._aliases.pop(key, None)
+        if not stub.used:
+            self._names.discard(stub.name.lower())
+            return inner
+        if not inner.kinds:
+            raise Unsupported(f"the alias {alias.__name__} stands for itself")
+        stub.become(inner)
+        self._named_codecs[key] = stub
+        return stub
 
-    def _union(self, args: tuple[Any, ...]) -> Codec:
-        arms = [self.compile(arg) for arg in args]
-        return arms[0] if len(arms) == 1 else UnionCodec(arms)
+    def _union(self, args: tuple[Any, ...], tag: str | None) -> Codec:
+        arms = [self._compile(arg) for arg in args]
+        if len(arms) == 1 and tag is None:
+            return arms[0]
+        for arg, arm in zip(args, arms, strict=True):
+            if isinstance(arm, AliasCodec) and not arm.kinds:
+                raise Unsupported(f"the alias {_name(arg)} is an arm of itself; put a list or an object between")
+        union = UnionCodec(arms, self._output, tag)
+        self._unions.append((union, list(self._path)))
+        return union
 
     def _class(self, annotation: Any, cls: Any, args: tuple[Any, ...]) -> Codec:
         if not isinstance(cls, abc.Hashable):
             raise Unsupported(f"{shorten(annotation)} is not a type")
-        simple = _simple(cls)
+        simple = simple_codec(cls, self._output)
         if simple is not None:
             return simple
         if cls in _ARRAYS:
             make, accepts, unique = _ARRAYS[cls]
-            return ArrayCodec(self.compile(args[0] if args else Any), make, accepts, unique)
+            return ArrayCodec(self._compile(args[0] if args else Any), make, accepts, unique)
         if cls is tuple:
             if len(args) == 2 and args[1] is Ellipsis:
-                return ArrayCodec(self.compile(args[0]), tuple, (tuple, list), False)
+                return ArrayCodec(self._compile(args[0]), tuple, (tuple, list), False)
             if not args and annotation in (tuple, typing.Tuple):  # noqa: UP006 - both spellings mean any tuple
-                return ArrayCodec(AnyCodec(self), tuple, (tuple, list), False)
-            return TupleCodec([self.compile(arg) for arg in args])
+                return ArrayCodec(self._compile(Any), tuple, (tuple, list), False)
+            return TupleCodec([self._compile(arg) for arg in args])
         if cls in _OBJECTS:
             key, item = args if len(args) == 2 else (str, Any)
             return self._object(cls, key, item)
         if not isinstance(cls, type):
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
+        if issubclass(cls, enum.Flag):
+            return flag_codec(cls)
         if issubclass(cls, enum.Enum):
             return enum_codec(cls)
         return self._named(annotation, cls, args)
 
     def _object(self, cls: Any, key: Any, item: Any) -> Codec:
-        codec = self.compile(key)
+        codec = self._compile(key)
         if codec.kinds == {"int"} and not isinstance(codec, IntCodec):
             raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
         if not (codec.kinds and codec.kinds <= {"str"}) and not isinstance(codec, IntCodec):
@@ -207,34 +261,45 @@ class Compiler:
                 codec = StrCodec()
             else:
                 raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
-        return DictCodec(codec, self.compile(item), collections.OrderedDict if cls is collections.OrderedDict else dict)
+        return DictCodec(
+            codec, self._compile(item), collections.OrderedDict if cls is collections.OrderedDict else dict
+        )
 
     def _named(self, annotation: Any, cls: type, args: tuple[Any, ...]) -> Codec:
-        known = self._classes.get(annotation)
+        known = self._named_codecs.get(annotation)
         if known is not None:
             return known
-        if "pydantic" in sys.modules and (
-            hasattr(cls, "__pydantic_core_schema__") or hasattr(cls, "__get_pydantic_core_schema__")
-        ):
-            model = PydanticCodec(annotation, self._name(cls), "serialization" if self._output else "validation")
-            self._classes[annotation] = model
+        if is_pydantic(cls):
+            model = PydanticCodec(annotation, self._name(cls.__name__), self._output)
+            self._named_codecs[annotation] = model
             return model
+        self._deeper()
         shape = shape_of(cls, self._hints)
         if shape is None:
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
         variables = _variables(cls, args)
-        codec = self._classes[annotation] = ClassCodec(cls, shape, self._name(cls))
-        try:
-            codec.fill(lambda inner: self.compile(_substitute(inner, variables)))
-        except Unsupported:
-            del self._classes[annotation]  # half filled
-            raise
+        codec = self._named_codecs[annotation] = ClassCodec(cls, shape, self._name(cls.__name__), self._output)
+
+        def compile(field: FieldShape) -> Codec:
+            self._path.append(f"{cls.__name__}.{field.attribute}")
+            try:
+                return self._compile(_substitute(field.annotation, variables))
+            except Unsupported as exc:
+                raise exc if exc.where else Unsupported(exc.message, self._path) from None
+            finally:
+                self._path.pop()
+
+        codec.fill(compile)
         return codec
 
-    def _name(self, cls: type) -> str:
+    def _deeper(self) -> None:
+        if len(self._path) > _DEEPEST:
+            raise Unsupported(f"more than {_DEEPEST} types inside of each other: {' → '.join(self._path[:3])} → …")
+
+    def _name(self, name: str) -> str:
         # Names must differ in lower case too: one of the validators folds them.
         # A name stands in a `$ref`, which is a URI: `Page[int]` and accents have no place there.
-        base = re.sub(r"\W", "_", cls.__name__, flags=re.ASCII)
+        base = re.sub(r"\W", "_", name, flags=re.ASCII)
         name, count = base, 1
         while name.lower() in self._names:
             count += 1
@@ -247,105 +312,36 @@ class Compiler:
             return typing.get_type_hints(cls, localns=self._localns or None, include_extras=True)
         except NameError as exc:
             raise Unsupported(f"{cls.__name__}: the name {exc.name!r} cannot be resolved") from None
+        except (TypeError, SyntaxError, AttributeError) as exc:
+            raise Unsupported(f"{cls.__name__}: an annotation is not a type: {exc}") from None
 
     def for_instance(self, cls: type) -> Codec | None:
         """The codec for instances of a class whose annotation nobody wrote, or None."""
         try:
-            return self._class(cls, cls, ())
+            return self._instances[cls]
+        except KeyError:
+            pass
+        if len(self._instances) >= _INSTANCES:
+            self._instances.clear()
+        # A compiler of its own: no schema shows these classes, so they need no names in this one.
+        try:
+            codec: Codec | None = Compiler(output=self._output, localns=self._localns)._whole(cls)
         except Unsupported:
-            return None
+            codec = None
+        self._instances[cls] = codec
+        return codec
+
+    def _whole(self, cls: type) -> Codec:
+        codec = self._class(cls, cls, ())
+        for union, _ in self._unions:
+            union.finish()
+        return codec
 
 
-class AnyCodec(Codec):
-    """Any JSON value comes in as it is; any value with a codec of its own goes out."""
-
-    kinds: frozenset[str] = frozenset({"null", "bool", "int", "float", "str", "list", "dict"})
-    expects: str = "any value"
-
-    def __init__(self, compiler: Compiler) -> None:
-        self._compiler = compiler
-
-    def schema(self) -> JSONSchema:
-        return {}
-
-    def load(self, value: Any) -> Any:
-        return value
-
-    def dump(self, value: Any) -> Any:
-        return self._dump(value, 0)
-
-    def _dump(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        if value is None or kind is bool or kind is int:
-            return value
-        if kind is str or kind is float:
-            bad = find_unwritable(value) if kind is float or not value.isascii() else None
-            if bad:
-                raise Mismatch(Problem(bad.removeprefix("$: ")))
-            return value
-        if depth > 128:
-            raise Mismatch(Problem("nested too deep (or refers to itself)"))
-        found: list[Problem] = []
-        if isinstance(value, Mapping):
-            out: dict[str, Any] = {}
-            for key, item in value.items():
-                name = _key_text(key)
-                if name in out:
-                    raise Mismatch(Problem(f"key {shorten(name)} comes twice"))
-                try:
-                    out[name] = self._dump(item, depth + 1)
-                except Mismatch as exc:
-                    exc.under(name, found)
-            if found:
-                raise Mismatch(*found)
-            return out
-        if isinstance(value, list | tuple | set | frozenset | collections.deque) and not hasattr(kind, "_fields"):
-            items: list[Any] = []
-            for index, item in enumerate(value):
-                try:
-                    items.append(self._dump(item, depth + 1))
-                except Mismatch as exc:
-                    exc.under(index, found)
-            if found:
-                raise Mismatch(*found)
-            return items
-        codec = self._compiler.for_instance(kind) or next(
-            (codec for base in kind.__mro__[1:-1] if (codec := _simple(base)) is not None), None
-        )
-        if codec is None:
-            raise Mismatch(Problem(f"a value of type {kind.__name__} cannot be sent as JSON"))
-        return codec.dump(value)
-
-
-def _key_text(key: Any) -> str:
-    if type(key) is str:
-        return key
-    if isinstance(key, enum.Enum):
-        return _key_text(key.value)
-    if isinstance(key, int) and type(key) is not bool:
-        return str(key)
-    codec = _simple(type(key))
-    if codec is None or not codec.kinds <= {"str"}:
-        raise Mismatch(Problem(f"key {key!r} is not text"))
-    return str(codec.dump(key))
-
-
-def _simple(cls: Any) -> Codec | None:
-    if cls is str:
-        return StrCodec()
-    if cls is bool:
-        return BoolCodec()
-    if cls is int:
-        return IntCodec()
-    if cls is float:
-        return FloatCodec()
-    if cls is decimal.Decimal:
-        return DecimalCodec()
-    if cls is bytes or cls is bytearray:
-        return BytesCodec(cls)
-    if cls is os.PathLike or (isinstance(cls, type) and issubclass(cls, pathlib.PurePath)):
-        return PathCodec(cls)
-    return text_codec(cls) if isinstance(cls, type) else None
+def _is_json_value(annotation: Any) -> bool:
+    """Whether it is pydantic's name for any JSON value."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and annotation is getattr(pydantic, "JsonValue", pydantic)
 
 
 def _literal(value: Any) -> Any:
@@ -354,29 +350,6 @@ def _literal(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return enum_codec(type(value)).dump(value)
     raise Unsupported(f"Literal[{value!r}] cannot be expressed as JSON")
-
-
-def _flatten(notes: list[Any]) -> list[Any]:
-    """Notes with those inside them: a pydantic Field keeps its bounds in `metadata`."""
-    out: list[Any] = []
-    for note in notes:
-        out.append(note)
-        inner = getattr(note, "metadata", None)
-        if isinstance(inner, list | tuple):
-            out.extend(inner)
-    return out
-
-
-def description_of(notes: list[Any]) -> str | None:
-    """The description in `Annotated` notes: a string, a `Doc`, or a Field or Meta with one."""
-    for note in notes:
-        if isinstance(note, str):
-            return note
-        for name in ("documentation", "description"):
-            value = getattr(note, name, None)
-            if isinstance(value, str) and value:
-                return value
-    return None
 
 
 def _variables(cls: Any, args: tuple[Any, ...]) -> dict[Any, Any]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
 from ..limits import DEFAULT
 from ..protocol.jsontext import shorten
-from .codec import Codec, JSONSchema, Mismatch, Problem, counted, described
+from .codec import Codec, JSONSchema, Mismatch, Pace, Problem, counted, described
+from .explain import Explainer
 
 __all__ = ["BadSchema", "CheckedCodec", "GivenSchema"]
 
@@ -52,7 +53,7 @@ class GivenSchema:
         BadSchema: it is not valid, of an unknown dialect, or refers to something outside of itself.
     """
 
-    __slots__ = ("_recursive", "_validator", "schema")
+    __slots__ = ("_class", "_explainer", "_leaves", "_validator", "schema")
 
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, Mapping):
@@ -65,8 +66,10 @@ class GivenSchema:
             self._validator: Any = cls(self.schema, offline=True)
         except (ValueError, TypeError, OverflowError, library.ReferencingError) as exc:
             raise BadSchema(f"not a JSON Schema that can be checked: {str(exc).splitlines()[0]}") from None
-        # To describe every error of a schema that refers to itself can take seconds and gigabytes.
-        self._recursive = _refers(self.schema)
+        self._class: Any = cls
+        # For the library, to describe an error of a schema that refers to itself takes seconds and gigabytes.
+        self._explainer = Explainer(self.schema, self._check_leaf) if _refers(self.schema) else None
+        self._leaves: dict[int, Any] = {}
 
     def check(self, value: Any) -> None:
         """Check a JSON value.
@@ -76,12 +79,22 @@ class GivenSchema:
         """
         if self._validator.is_valid(value):
             return
-        most = 1 if self._recursive else DEFAULT.shown_errors + 1
+        if self._explainer is not None:
+            raise self._explainer.explain(value)
+        raise Mismatch(*self._listed(self._validator, value))
+
+    def _listed(self, validator: Any, value: Any) -> list[Problem]:
         problems: dict[str, Problem] = {}
-        for error in itertools.islice(self._validator.iter_errors(value), most):
+        for error in itertools.islice(validator.iter_errors(value), DEFAULT.shown_errors + 1):
             # One that two keywords ask for is told once.
             problems.update((str(problem), problem) for problem in _problems(error, self.schema))
-        raise Mismatch(*problems.values())
+        return list(problems.values())
+
+    def _check_leaf(self, schema: JSONSchema, value: Any) -> list[Problem]:
+        validator = self._leaves.get(id(schema))
+        if validator is None:
+            validator = self._leaves[id(schema)] = self._class(schema, offline=True)
+        return [] if validator.is_valid(value) else self._listed(validator, value)
 
 
 class CheckedCodec(Codec):
@@ -103,6 +116,13 @@ class CheckedCodec(Codec):
 
     def dump(self, value: Any) -> Any:
         data = self._inner.dump(value)
+        self._given.check(data)
+        return data
+
+    def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
+        if not out:
+            return self.load(value)
+        data = yield from self._inner.pieces(value, out, pace)
         self._given.check(data)
         return data
 

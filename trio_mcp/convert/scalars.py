@@ -1,18 +1,12 @@
-"""Codecs of single values: numbers, text, literals, enums, dates, ids, bytes, paths."""
+"""Codecs of single values: numbers, text, literals, enums."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import datetime as dt
 import decimal
 import enum
 import math
-import os
-import pathlib
 import re
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..protocol.jsontext import find_unwritable, shorten
@@ -20,17 +14,16 @@ from .codec import Codec, JSONSchema, Mismatch, Problem
 
 __all__ = [
     "BoolCodec",
-    "BytesCodec",
     "ChoiceCodec",
     "DecimalCodec",
+    "FlagCodec",
     "FloatCodec",
     "IntCodec",
     "NoneCodec",
-    "PathCodec",
     "StrCodec",
-    "TextCodec",
     "enum_codec",
-    "text_codec",
+    "flag_codec",
+    "plain_text",
 ]
 
 
@@ -39,6 +32,7 @@ class NoneCodec(Codec):
 
     kinds: frozenset[str] = frozenset({"null"})
     expects: str = "null"
+    types: tuple[type, ...] = (type(None),)
 
     def schema(self) -> JSONSchema:
         return {"type": "null"}
@@ -51,6 +45,9 @@ class NoneCodec(Codec):
     def dump(self, value: Any) -> Any:
         return self.load(value)
 
+    def constants(self) -> frozenset[tuple[type, Any]] | None:
+        return frozenset({(type(None), None)})
+
     def owns(self, value: Any) -> bool:
         return value is None
 
@@ -60,6 +57,7 @@ class BoolCodec(Codec):
 
     kinds: frozenset[str] = frozenset({"bool"})
     expects: str = "boolean"
+    types: tuple[type, ...] = (bool,)
 
     def schema(self) -> JSONSchema:
         return {"type": "boolean"}
@@ -81,6 +79,7 @@ class IntCodec(Codec):
 
     kinds: frozenset[str] = frozenset({"int"})
     expects: str = "integer"
+    types: tuple[type, ...] = (int,)
 
     def schema(self) -> JSONSchema:
         return {"type": "integer"}
@@ -99,6 +98,9 @@ class IntCodec(Codec):
             return int(value)
         raise Mismatch.of(value, self.expects)
 
+    def ordered(self) -> tuple[type, ...]:
+        return (int, float, decimal.Decimal)
+
     def owns(self, value: Any) -> bool:
         return isinstance(value, int) and type(value) is not bool
 
@@ -108,6 +110,7 @@ class FloatCodec(Codec):
 
     kinds: frozenset[str] = frozenset({"int", "float"})
     expects: str = "number"
+    types: tuple[type, ...] = (float,)
 
     def schema(self) -> JSONSchema:
         return {"type": "number"}
@@ -131,6 +134,9 @@ class FloatCodec(Codec):
             return int(value)
         raise Mismatch.of(value, self.expects)
 
+    def ordered(self) -> tuple[type, ...]:
+        return (int, float, decimal.Decimal)
+
     def owns(self, value: Any) -> bool:
         return isinstance(value, float)
 
@@ -140,6 +146,7 @@ class StrCodec(Codec):
 
     kinds: frozenset[str] = frozenset({"str"})
     expects: str = "string"
+    types: tuple[type, ...] = (str,)
 
     def schema(self) -> JSONSchema:
         return {"type": "string"}
@@ -153,6 +160,9 @@ class StrCodec(Codec):
         if not isinstance(value, str):
             raise Mismatch.of(value, self.expects)
         return plain_text(value)
+
+    def ordered(self) -> tuple[type, ...]:
+        return (str,)
 
     def owns(self, value: Any) -> bool:
         return isinstance(value, str)
@@ -218,6 +228,12 @@ class ChoiceCodec(Codec):
         except (KeyError, TypeError):
             raise Mismatch.of(value.name if isinstance(value, enum.Enum) else value, self.expects) from None
 
+    def constants(self) -> frozenset[tuple[type, Any]] | None:
+        return frozenset(self._load)
+
+    def distance(self, cls: type) -> int | None:
+        return 0 if any(isinstance(key, cls) or (type(key) is tuple and key[0] is cls) for key in self._dump) else None
+
     def owns(self, value: Any) -> bool:
         try:
             return _key(value) in self._dump
@@ -233,6 +249,11 @@ def _kind(wire: Any) -> str:
     return "null" if wire is None else type(wire).__name__
 
 
+def flag_codec(cls: type[enum.Flag]) -> FlagCodec:
+    """A Flag by its number."""
+    return FlagCodec(cls)
+
+
 def enum_codec(cls: type[enum.Enum]) -> ChoiceCodec:
     """An Enum by its values; by its names when a value is not a JSON scalar."""
     members = list(cls)
@@ -242,6 +263,42 @@ def enum_codec(cls: type[enum.Enum]) -> ChoiceCodec:
     else:
         pairs = [(member.name, member) for member in members]
     return ChoiceCodec(pairs, cls)
+
+
+class FlagCodec(Codec):
+    """A Flag by its number: members may be combined.
+
+    Args:
+        cls: The class.
+    """
+
+    kinds: frozenset[str] = frozenset({"int"})
+
+    def __init__(self, cls: type[enum.Flag]) -> None:
+        self._cls = cls
+        self._mask = 0
+        for member in cls:
+            self._mask |= member.value
+        self.types: tuple[type, ...] = (cls,)
+        self._told = ", ".join(f"{member.value} {member.name}" for member in cls)
+        self.expects: str = f"sum of {self._told}"
+
+    def schema(self) -> JSONSchema:
+        return {"type": "integer", "minimum": 0, "maximum": self._mask, "description": f"Sum of {self._told}"}
+
+    def load(self, value: Any) -> Any:
+        number = int(value) if type(value) is float and value.is_integer() else value
+        if type(number) is not int or number < 0 or number & ~self._mask:
+            raise Mismatch.of(value, self.expects)
+        return self._cls(number)
+
+    def dump(self, value: Any) -> Any:
+        if not isinstance(value, self._cls) or value.value & ~self._mask:
+            raise Mismatch.of(value, self.expects)
+        return int(value.value)
+
+    def owns(self, value: Any) -> bool:
+        return isinstance(value, self._cls)
 
 
 def _scalar(value: Any) -> tuple[bool, Any]:
@@ -256,149 +313,12 @@ def _scalar(value: Any) -> tuple[bool, Any]:
     return False, None
 
 
-class TextCodec(Codec):
-    """A type that travels as formatted text.
-
-    Args:
-        cls: The Python type.
-        expects: Its name in messages.
-        extra: Members of the schema besides `type`.
-        parse: From text; raises ValueError.
-        write: To text.
-    """
-
-    kinds: frozenset[str] = frozenset({"str"})
-
-    def __init__(
-        self,
-        cls: type,
-        expects: str,
-        extra: JSONSchema,
-        parse: Callable[[str], Any],
-        write: Callable[[Any], str],
-    ) -> None:
-        self._cls = cls
-        self._extra = extra
-        self._parse = parse
-        self._write = write
-        self.expects: str = expects
-
-    def schema(self) -> JSONSchema:
-        return {"type": "string", **self._extra}
-
-    def load(self, value: Any) -> Any:
-        if type(value) is str:
-            try:
-                return self._parse(value)
-            except (ValueError, ArithmeticError):
-                pass
-        raise Mismatch.of(value, self.expects)
-
-    def dump(self, value: Any) -> Any:
-        if not isinstance(value, self._cls):
-            raise Mismatch.of(value, self.expects)
-        return self._write(value)
-
-    def owns(self, value: Any) -> bool:
-        return type(value) is self._cls
-
-
-def _date(text: str) -> dt.date:
-    # fromisoformat also reads week dates and compact forms, which format "date" does not allow.
-    if len(text) != 10 or "W" in text:
-        raise ValueError
-    return dt.date.fromisoformat(text)
-
-
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
-_TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
-_DURATION = re.compile(
-    r"(?P<sign>[+-])?P(?!$)((?P<weeks>\d+)W)?((?P<days>\d+)D)?"
-    r"(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?",
-    re.ASCII,
-)
-
-
-def _date_time(text: str) -> dt.datetime:
-    if not _DATE_TIME.fullmatch(text):
-        raise ValueError
-    return dt.datetime.fromisoformat(text.upper())
-
-
-def _time(text: str) -> dt.time:
-    if not _TIME.fullmatch(text):
-        raise ValueError
-    return dt.time.fromisoformat(text.upper())
-
-
-def _duration(text: str) -> dt.timedelta:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError
-    sign = -1 if found["sign"] == "-" else 1
-    units = ("weeks", "days", "hours", "minutes", "seconds")
-    return sign * dt.timedelta(**{unit: float(found[unit] or 0) for unit in units})
-
-
-def _write_duration(value: dt.timedelta) -> str:
-    sign, value = ("-", -value) if value < dt.timedelta() else ("", value)
-    text = f"{sign}P{value.days}D" if value.days else f"{sign}P"
-    seconds = f"{value.seconds}.{value.microseconds:06}".rstrip("0") if value.microseconds else str(value.seconds)
-    return text if value.days and seconds == "0" else f"{text}T{seconds}S"
-
-
-def text_codec(cls: type) -> Codec | None:
-    """The codec of a type that has a standard text form, or None."""
-    if cls is dt.datetime:
-        return TextCodec(
-            cls, "date and time (2026-07-28T12:00:00Z)", {"format": "date-time"}, _date_time, dt.datetime.isoformat
-        )
-    if cls is dt.date:
-        return _DateCodec()
-    if cls is dt.time:
-        return TextCodec(cls, "time (12:00:00)", {"format": "time"}, _time, dt.time.isoformat)
-    if cls is dt.timedelta:
-        return TextCodec(cls, "duration (P1DT2H30M)", {"format": "duration"}, _duration, _write_duration)
-    if cls is uuid.UUID:
-        return TextCodec(cls, "UUID", {"format": "uuid"}, _uuid, str)
-    if cls is re.Pattern:
-        return TextCodec(cls, "regular expression", {"format": "regex"}, _pattern, lambda value: str(value.pattern))
-    return None
-
-
-class _DateCodec(TextCodec):
-    """date: a datetime is a date in Python and not in JSON."""
-
-    def __init__(self) -> None:
-        super().__init__(dt.date, "date (2026-07-28)", {"format": "date"}, _date, dt.date.isoformat)
-
-    def dump(self, value: Any) -> Any:
-        if isinstance(value, dt.datetime):
-            raise Mismatch.of(value, self.expects)
-        return super().dump(value)
-
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-
-
-def _uuid(text: str) -> uuid.UUID:
-    if not _UUID.fullmatch(text):
-        raise ValueError
-    return uuid.UUID(text)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error:
-        raise ValueError from None
-
-
 class DecimalCodec(Codec):
     """Decimal: a number or its text comes in, text goes out, so that no digit is lost."""
 
     kinds: frozenset[str] = frozenset({"int", "float", "str"})
     expects: str = "decimal number"
+    types: tuple[type, ...] = (decimal.Decimal,)
     _PATTERN = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
 
     def schema(self) -> JSONSchema:
@@ -423,62 +343,8 @@ class DecimalCodec(Codec):
             raise Mismatch(Problem(f"the exponent of {shorten(text)} is out of range"))
         return text
 
+    def ordered(self) -> tuple[type, ...]:
+        return (int, float, decimal.Decimal)
+
     def owns(self, value: Any) -> bool:
         return isinstance(value, decimal.Decimal)
-
-
-class BytesCodec(Codec):
-    """bytes or bytearray, as base64 text."""
-
-    kinds: frozenset[str] = frozenset({"str"})
-    expects: str = "base64 text"
-
-    def __init__(self, cls: type) -> None:
-        self._cls = cls
-
-    def schema(self) -> JSONSchema:
-        return {"type": "string", "contentEncoding": "base64"}
-
-    def load(self, value: Any) -> Any:
-        if type(value) is str:
-            try:
-                return self._cls(base64.b64decode(value, validate=True))
-            except (binascii.Error, ValueError):
-                pass
-        raise Mismatch.of(value, self.expects)
-
-    def dump(self, value: Any) -> Any:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise Mismatch.of(value, self.expects)
-        return base64.b64encode(value).decode()
-
-    def owns(self, value: Any) -> bool:
-        return isinstance(value, bytes | bytearray)
-
-
-class PathCodec(Codec):
-    """A path, as text."""
-
-    kinds: frozenset[str] = frozenset({"str"})
-    expects: str = "path"
-
-    def __init__(self, cls: type) -> None:
-        self._cls = pathlib.Path if cls is os.PathLike else cls
-
-    def schema(self) -> JSONSchema:
-        return {"type": "string", "format": "path"}
-
-    def load(self, value: Any) -> Any:
-        if type(value) is not str:
-            raise Mismatch.of(value, self.expects)
-        if "\0" in value:
-            raise Mismatch(Problem("a path cannot hold a NUL"))
-        return self._cls(value)
-
-    def dump(self, value: Any) -> Any:
-        if not isinstance(value, os.PathLike):
-            raise Mismatch.of(value, self.expects)
-        return plain_text(os.fspath(value))
-
-    def owns(self, value: Any) -> bool:
-        return isinstance(value, os.PathLike)

@@ -113,8 +113,10 @@ def _param(schema: Mapping[str, Any], path: tuple[str, ...], place: tuple[str, .
 def with_reachable_marks(schema: dict[str, Any]) -> dict[str, Any]:
     """An input schema that says the same, with marks in `$defs` put where they are reached through properties alone.
 
-    Marks where that cannot be, in elements of a list for instance, stay where they are.
+    Marks where that cannot be, in elements of a list for instance, stay where they are. A marked argument that may be null is
+    shown as one that may be left out: official clients drop a tool whose marked argument has two types.
     """
+    schema = _with_one_type(schema)
     definitions = schema.get("$defs")
     if not isinstance(definitions, dict):
         return schema
@@ -130,6 +132,27 @@ def with_reachable_marks(schema: dict[str, Any]) -> dict[str, Any]:
         used |= new
         queue += [_references(definitions[name]) for name in new]
     return {**out, "$defs": {name: definitions[name] for name in sorted(used)}} if used else out
+
+
+def _with_one_type(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_one_type(item) for item in schema]
+    if not isinstance(schema, dict) or "x-mcp-header" not in _keys(schema):
+        return schema
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if isinstance(value, dict) and (key == "properties" or key in _SCHEMAS):
+            out[key] = {name: _with_one_type(item) for name, item in value.items()}
+        else:
+            out[key] = value if key in _DATA else _with_one_type(value)
+    arms = out.get("anyOf")
+    rest = [arm for arm in arms if arm != {"type": "null"}] if _KEY in out and isinstance(arms, list) else []
+    if len(rest) == 1 and isinstance(arms, list) and len(arms) == 2:
+        del out["anyOf"]
+        if out.get("default", _MISSING) is None:
+            del out["default"]
+        out = {**rest[0], **out}
+    return out
 
 
 def _opened(

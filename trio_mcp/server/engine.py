@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import trio
 
+from ..convert.anything import AnyCodec
 from ..convert.codec import Mismatch, Problem, render
-from ..convert.compiler import AnyCodec, Compiler
+from ..convert.compiler import Compiler
 from ..errors import (
     InternalError,
     MethodNotFound,
@@ -68,7 +69,7 @@ class Engine:
         self.lifespan: Any = lifespan
         self.executor: Executor = Executor.of_server(server.limits)
         self.threads: trio.CapacityLimiter = trio.CapacityLimiter(server.limits.worker_threads)
-        self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True))
+        self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True).for_instance)
         self.tasks: Tasks = Tasks(self, server.task_store, self._run_tool)
         self._server_meta = {SERVER_INFO: server.info()}
         # The end of nearly every result, written once.
@@ -233,7 +234,7 @@ class Engine:
 
     def _invalid(self, call: Call, exc: Mismatch) -> bytes | ProtocolError:
         """The handler returned something that cannot be sent, or is not what it promised."""
-        lines = render(exc.problems, self.limits)
+        lines = render(exc, self.limits)
         logger.error("%s returned a result that is not valid:\n%s", self._what(call), lines)
         text = f"{self._subject(call)} returned a result that is not valid"
         return self._failed(call, f"{text}:\n{lines}" if call.method == "tools/call" else text)

@@ -73,7 +73,7 @@ class ExtensionMethod:
         try:
             values = self.handler.load(raw)
         except Mismatch as exc:
-            raise InvalidParams(f"Invalid params for {call.method}:\n{render(exc.problems, engine.limits)}") from None
+            raise InvalidParams(f"Invalid params for {call.method}:\n{render(exc, engine.limits)}") from None
         value = await self.handler.call(values, Context(engine, call), engine.threads)
         if isinstance(value, ExtensionResult):
             return extension_result(call, value)

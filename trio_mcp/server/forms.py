@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final, TypedDict
 
-from ..convert.codec import Codec, Mismatch, Problem, Unsupported
+from ..convert.codec import Codec, Found, Mismatch, Unsupported
 from ..convert.compiler import Compiler
 from ..convert.json_schema import BadSchema, GivenSchema
 
@@ -69,7 +69,7 @@ class Form:
         except Unsupported as exc:
             raise ValueError(f"form: {' → '.join(exc.where) or source}: {exc.message}") from None
         schema = compiler.root_schema(self._codec)
-        if schema.get("type") != "object" or "properties" not in schema:
+        if getattr(self._codec, "members", None) is None:  # no class
             raise _no_form(source)
         definitions = schema.get("$defs", {})
         fields = {name: _flat(name, item, definitions) for name, item in schema["properties"].items()}
@@ -210,9 +210,9 @@ def _given_field(name: str, field: Any) -> dict[str, Any]:
         try:
             checked.check(field["default"])
         except Mismatch as exc:
-            found: list[Problem] = []
-            exc.under("default", found)
-            raise ValueError(f"form: field {name!r}: {found[0]}") from None
+            found = Found()
+            found.under("default", exc)
+            raise ValueError(f"form: field {name!r}: {found.problems[0]}") from None
     return copy.deepcopy(field)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from ..convert.codec import Mismatch, render
+from ..convert.codec import Mismatch, Pace, render
+from ..convert.pieces import is_large
 from ..errors import InvalidParams, ResourceNotFound
 from ..protocol.cursors import page_after
 from ..protocol.jsontext import shorten
@@ -21,7 +22,7 @@ from .completion import complete
 from .context import Context
 from .extensions import ExtensionResult, check_declared, extension_result
 from .listening import listen
-from .outcome import prompt_result, read_result, tool_result
+from .outcome import is_data, prompt_result, read_result, tool_result
 from .registry import Prompt, Resource, Tool, did_you_mean
 from .rounds import InputRequired
 from .signature import Handler
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "error_result", "run_tool"]
 
 Result = dict[str, Any]
+T = TypeVar("T")
 
 # A union written in place is made anew each time.
 _OTHER: Final = (InputRequired, ExtensionResult)
@@ -70,10 +72,14 @@ async def call_tool(engine: Engine, call: Call) -> Result | bytes:
     if tool is None:
         raise InvalidParams(did_you_mean("tool", name, engine.registry.tools, engine.limits))
     mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
+    arguments = call.params.get("arguments") or {}
     try:
-        values = tool.handler.load(call.params.get("arguments") or {})
+        if arguments and is_large(arguments):
+            values = await in_pieces(tool.handler.load_in_pieces(arguments))
+        else:
+            values = tool.handler.load(arguments)
     except Mismatch as exc:
-        return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc.problems, engine.limits)}")
+        return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc, engine.limits)}")
     if mode is not Mode.INLINE:
         return await engine.tasks.call(call, tool, values, mode)
     call.limit(tool.timeout)
@@ -105,7 +111,21 @@ async def run_tool(
             value = await tool.handler.call(values, context, threads)
         if isinstance(value, _OTHER):
             return _other_result(call, context, value)
+    if type(value) is not str and is_data(tool, value) and is_large(value):
+        data = await in_pieces((tool.output or engine.any).pieces(value, True, Pace()))
+        return tool_result(tool, value, engine.any, data)
     return tool_result(tool, value, engine.any)
+
+
+async def in_pieces(steps: Generator[None, None, T]) -> T:
+    """What a conversion comes to, with others running between its pieces."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as exc:
+            made: T = exc.value
+            return made
+        await trio.lowlevel.checkpoint()
 
 
 def _other_result(call: Call, context: Context[Any], value: InputRequired | ExtensionResult) -> Result:
@@ -188,7 +208,7 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
     try:
         return handler.load(values)
     except Mismatch as exc:
-        raise InvalidParams(f"{what}:\n{render(exc.problems)}") from None
+        raise InvalidParams(f"{what}:\n{render(exc)}") from None
 
 
 HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import types
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
-from ..convert.codec import Codec, Mismatch, Problem
-from ..convert.compiler import AnyCodec, Compiler
+from ..convert.anything import AnyCodec
+from ..convert.codec import Codec, Mismatch, Problem, Unsupported
+from ..convert.compiler import Compiler
+from ..convert.inline import inlined
 from ..convert.json_schema import BadSchema, CheckedCodec, GivenSchema
 from ..convert.scalars import plain_text
 from ..protocol.content import (
@@ -23,7 +25,16 @@ from ..protocol.results import UNSET, CallToolResult, GetPromptResult, PromptMes
 from .registry import Prompt, Resource, Tool
 from .signature import Handler
 
-__all__ = ["BLOCKS", "output_of", "prompt_result", "read_result", "returns_content", "tool_result"]
+__all__ = [
+    "BLOCKS",
+    "inlined_for",
+    "is_data",
+    "output_of",
+    "prompt_result",
+    "read_result",
+    "returns_content",
+    "tool_result",
+]
 
 BLOCKS: Final = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _WHOLE: Final = (CallToolResult, ReadResourceResult, GetPromptResult, PromptMessage, ResourceContents)
@@ -48,13 +59,19 @@ def _has_block(annotation: Any) -> bool:
     return any(_has_block(arg) for arg in get_args(annotation) if arg is not Ellipsis)
 
 
-def tool_result(tool: Tool, value: Any, fallback: Codec) -> dict[str, Any]:
+def is_data(tool: Tool, value: Any) -> bool:
+    """Whether what a tool returned is data, and neither text, content nor a whole result."""
+    return not isinstance(value, CallToolResult) and (tool.output is not None or not _is_content(value))
+
+
+def tool_result(tool: Tool, value: Any, fallback: Codec, data: Any = UNSET) -> dict[str, Any]:
     """The wire form of what a tool returned, without `resultType`.
 
     Args:
         tool: The tool; its output codec decides.
         value: What it returned.
         fallback: Writes values of tools without an output schema.
+        data: The JSON value of it, where it has been written already.
 
     Raises:
         Mismatch: the value is not of the declared type, or cannot be JSON.
@@ -65,7 +82,8 @@ def tool_result(tool: Tool, value: Any, fallback: Codec) -> dict[str, Any]:
         return _checked(value, tool)
     if tool.output is None and _is_content(value):
         return _finite({"content": [block.to_wire() for block in _blocks(value, fallback)]})
-    data = (tool.output or fallback).dump(value)
+    if data is UNSET:
+        data = (tool.output or fallback).dump(value)
     text = data if type(data) is str else _json_text(data)
     return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
@@ -169,6 +187,18 @@ def _message(value: Any, fallback: Codec) -> PromptMessage:
     return PromptMessage(blocks[0])
 
 
+def inlined_for(handler: Handler, schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of a tool without references.
+
+    Raises:
+        RegistrationError: a type refers to itself.
+    """
+    try:
+        return inlined(schema)
+    except Unsupported as exc:
+        raise handler.error(f"inline_refs: {exc.message}") from None
+
+
 def output_of(
     handler: Handler, structured: bool | None, given: dict[str, Any] | None = None
 ) -> tuple[Codec | None, dict[str, Any] | None]:
@@ -184,7 +214,7 @@ def output_of(
     """
     if given is not None:
         try:
-            checked = CheckedCodec(AnyCodec(Compiler(output=True)), GivenSchema(given))
+            checked = CheckedCodec(AnyCodec(Compiler(output=True).for_instance), GivenSchema(given))
         except BadSchema as exc:
             raise handler.error(f"output_schema: {exc}") from None
         return checked, checked.schema()

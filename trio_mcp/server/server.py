@@ -25,7 +25,7 @@ from .definitions import (
 from .extensions import Extension
 from .lifespan import LifespanT
 from .offers import Offers
-from .outcome import output_of
+from .outcome import inlined_for, output_of
 from .registry import Prompt, Resource, Tool, check_name, parse_uri
 from .rounds import state_keys as make_state_keys
 from .signature import Handler, caller_names
@@ -58,6 +58,8 @@ class ServerBase(Offers, Generic[LifespanT]):
         tasks: Where tasks are kept; without it in memory, and they end with the server.
         task_inline_ms: Milliseconds that a call which may become a task is given to end in line.
         extensions: Extensions that the server speaks.
+        inline_refs: Whether the schemas of tools are written without `$ref`, for hosts that do not follow references. Types that
+            refer to themselves are refused then.
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
@@ -84,6 +86,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         tasks: TaskStore | None = None,
         task_inline_ms: int = 100,
         extensions: Sequence[Extension] = (),
+        inline_refs: bool = False,
     ) -> None:
         check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
         super().__init__(limits, tasks)
@@ -101,6 +104,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         self.hints: dict[str, Any] = cache_hints("Server", cache_ttl, cache_scope)
         self.revisions: Final = MODERN
         self.task_inline_ms: int = task_inline_ms
+        self.inline_refs: bool = inline_refs
         self._open = False
         for extension in extensions:
             self.add_extension(extension)
@@ -244,9 +248,11 @@ class ServerBase(Offers, Generic[LifespanT]):
                 raise handler.error("a tool of this name is registered already")
             output, schema = output_of(handler, structured, output_schema)
             wire = definition(handler, title, description, icons, meta)
-            wire["inputSchema"] = handler.input_schema
+            wire["inputSchema"] = (
+                inlined_for(handler, handler.input_schema) if self.inline_refs else handler.input_schema
+            )
             if schema is not None:
-                wire["outputSchema"] = schema
+                wire["outputSchema"] = inlined_for(handler, schema) if self.inline_refs else schema
             if annotations:
                 wire["annotations"] = annotations
             self._tools[handler.name] = Tool(

@@ -7,22 +7,24 @@ registered, with the name of the function and the parameter.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final
 
 import trio
 
 from ..convert.classes import with_default
-from ..convert.codec import Codec, JSONSchema, Mismatch, Problem, Unsupported
-from ..convert.compiler import Compiler, description_of
+from ..convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
+from ..convert.compiler import Compiler
 from ..convert.json_schema import BadSchema, GivenSchema
+from ..convert.notes import MISSING, is_field
 from ..errors import RegistrationError
 from ..protocol.param_headers import with_reachable_marks
 from ..scopes.groups import unwrapped
@@ -33,6 +35,8 @@ __all__ = ["Handler", "Header", "Parameter", "caller_names", "title_of"]
 
 _EMPTY: Final = inspect.Parameter.empty
 _MISSING: Final = object()
+_COMPARED: Final = 50
+"""Unexpected arguments whose names are compared with those that there are: `limits.shown_errors` are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,19 @@ class Parameter:
         required: Whether it has no default.
         schema: Its JSON Schema, with description and default.
         description: From `Annotated` or the docstring.
+        supply: Makes its value for a call that does not have it, where Python would not: the default of a `Field`.
     """
 
-    __slots__ = ("codec", "description", "load", "name", "required", "schema")
+    __slots__ = ("codec", "description", "load", "name", "required", "schema", "supply")
 
-    def __init__(self, name: str, codec: Codec, default: Any, description: str | None) -> None:
+    def __init__(
+        self, name: str, codec: Codec, default: Any, description: str | None, supply: Callable[[], Any] | None = None
+    ) -> None:
         self.name: str = name
         self.codec: Codec = codec
         self.load: Callable[[Any], Any] = codec.load
-        self.required: bool = default is _EMPTY
+        self.supply: Callable[[], Any] | None = supply
+        self.required: bool = default is _EMPTY and supply is None
         self.description: str | None = description
         schema = codec.schema()
         if default is not _EMPTY:
@@ -166,7 +174,7 @@ class Handler:
                 continue
             self.parameters.append(self._parameter(item, annotation, doc.parameters, compiler))
         self._by_name = {parameter.name: parameter for parameter in self.parameters}
-        self._fills = [(item.name, item.load, item.required) for item in self.parameters]
+        self._fills = [(item.name, item.load, item.required, item.supply) for item in self.parameters]
         self.input_schema: dict[str, Any] = self._schema(compiler)
 
     def error(self, text: str) -> RegistrationError:
@@ -230,17 +238,25 @@ class Handler:
         self, item: inspect.Parameter, annotation: Any, described: Mapping[str, str], compiler: Compiler
     ) -> Parameter:
         default = item.default
-        if type(default).__name__ == "FieldInfo" and hasattr(default, "get_default"):
+        if is_field(default):
             # `x: int = Field(3, ge=1)`: pydantic's spelling of a default and its bounds.
-            annotation = Annotated[annotation, default]
-            default = _EMPTY if default.is_required() else default.get_default(call_default_factory=True)
-        notes = list(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else []
+            annotation, default = Annotated[annotation, default], _EMPTY
         try:
-            codec = compiler.compile(annotation)
+            codec, notes = compiler.compile_noted(annotation)
+            supply: Callable[[], Any] | None = None
+            if notes is not None and default is _EMPTY:
+                # Python knows nothing of these.
+                supply = notes.factory
+                if notes.default is not MISSING:
+                    default = notes.default
+                    supply = functools.partial(copy.deepcopy, default)
         except Unsupported as exc:
             where = "".join(f" → {name}" for name in exc.where)
             raise self.error(f"parameter {item.name!r}{where}: {exc.message}") from None
-        return Parameter(item.name, codec, default, description_of(notes) or described.get(item.name))
+        except RecursionError:
+            raise self.error(f"parameter {item.name!r}: {annotation!r} refers to itself without an end") from None
+        told = notes.members.get("description") if notes is not None else None
+        return Parameter(item.name, codec, default, told or described.get(item.name), supply)
 
     def _given_schema(self, given: dict[str, Any]) -> GivenSchema:
         try:
@@ -299,43 +315,82 @@ class Handler:
         if self._given is not None:
             self._given.check(arguments)
         values: dict[str, Any] = {}
-        found: list[Problem] | None = None
+        found: Found | None = None
         taken = 0
-        for name, load, required in self._fills:
+        for name, load, required, supply in self._fills:
             value = arguments.get(name, _MISSING)
             if value is _MISSING:
                 if required:
-                    found = found or []
-                    problem = Problem(f"missing, expected {self._by_name[name].codec.expects}")
-                    Mismatch(problem).under(name, found)
+                    found = found or Found()
+                    found.note(f"missing, expected {self._by_name[name].codec.expects}", name)
+                elif supply is not None:
+                    values[name] = supply()
                 continue
             taken += 1
             try:
                 values[name] = load(value)
             except Mismatch as exc:
-                found = found or []
-                exc.under(name, found)
+                found = found or Found()
+                found.under(name, exc)
+        return self._loaded(arguments, values, taken, found)
+
+    def load_in_pieces(self, arguments: dict[str, Any]) -> Generator[None, None, dict[str, Any]]:
+        """The same as `load`, as a generator that yields where others may run: for large arguments.
+
+        Raises:
+            Mismatch: with one problem for each thing that is wrong.
+        """
+        if self._given is not None:
+            self._given.check(arguments)
+        values: dict[str, Any] = {}
+        found: Found | None = None
+        taken = 0
+        pace = Pace()
+        for name, _, required, supply in self._fills:
+            value = arguments.get(name, _MISSING)
+            if value is _MISSING:
+                if required:
+                    found = found or Found()
+                    found.note(f"missing, expected {self._by_name[name].codec.expects}", name)
+                elif supply is not None:
+                    values[name] = supply()
+                continue
+            taken += 1
+            try:
+                values[name] = yield from self._by_name[name].codec.pieces(value, False, pace)
+            except Mismatch as exc:
+                found = found or Found()
+                found.under(name, exc)
+            yield
+        return self._loaded(arguments, values, taken, found)
+
+    def _loaded(
+        self, arguments: dict[str, Any], values: dict[str, Any], taken: int, found: Found | None
+    ) -> dict[str, Any]:
         if taken < len(arguments) and self._rest:
             if self._context in arguments:
-                found = found or []
-                Mismatch(Problem(f"unexpected, {self.name} takes no such argument")).under(self._context, found)
+                found = found or Found()
+                found.note(f"unexpected, {self.name} takes no such argument", self._context)
             values.update((name, value) for name, value in arguments.items() if name not in self._by_name)
         elif taken < len(arguments):
-            found = found or []
+            found = found or Found()
             self._unexpected(arguments, found)
         if found:
-            raise Mismatch(*found)
+            raise found.mismatch()
         return values
 
-    def _unexpected(self, arguments: Mapping[str, Any], found: list[Problem]) -> None:
+    def _unexpected(self, arguments: Mapping[str, Any], found: Found) -> None:
         names = list(self._by_name)
+        takes = f"takes {', '.join(names)}" if names else "takes no arguments"
+        asked = 0
         for name in arguments:
             if name in self._by_name:
                 continue
-            close = difflib.get_close_matches(name, names, 1)
+            # To compare names takes long, and only the first lines are shown.
+            close = difflib.get_close_matches(name, names, 1) if asked < _COMPARED and len(name) < 100 else ()
+            asked += 1
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            takes = f"takes {', '.join(names)}" if names else "takes no arguments"
-            Mismatch(Problem(f"unexpected, {self.name} {takes}{hint}")).under(name, found)
+            found.note(f"unexpected, {self.name} {takes}{hint}", name)
 
     async def call(self, values: dict[str, Any], context: Any, threads: trio.CapacityLimiter) -> Any:
         """Call the function: an `async def` here, a plain `def` in a thread that a cancellation abandons."""
