@@ -31,7 +31,7 @@ VARIABLES = {
     "exchange": "HttpExchange",
 }
 # Of Python and trio.
-FOREIGN = {"started"}
+FOREIGN = {"started", "field", "Doc"}
 FILES = {"py", "js", "toml", "json"}
 
 
