@@ -156,7 +156,7 @@ def deep(session: nox.Session) -> None:
     """Every property and every timetable with many more examples, crash and soak tests in full."""
     install_wheel(session)
     factor = session.env.get("TRIO_MCP_DEEP") or os.environ.get("TRIO_MCP_DEEP", "20")
-    session.env |= {"TRIO_MCP_DEEP": factor, "HYPOTHESIS_PROFILE": "deep"}
+    session.env.update({"TRIO_MCP_DEEP": factor, "HYPOTHESIS_PROFILE": "deep"})
     session.run("pytest", *SIDE_BY_SIDE, "--timeout", "7200", "-m", "hypothesis or soak", "tests", *session.posargs)
 
 
