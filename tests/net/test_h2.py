@@ -124,7 +124,7 @@ async def test_many_streams_at_once_are_answered_each_with_its_own() -> None:
 
 async def send_body(peer: H2Peer, stream: int, data: bytes) -> None:
     """Send what the windows let through, until the server has answered or has it all."""
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while data and stream not in peer.ended:
             room = min(peer.h2.local_flow_control_window(stream), peer.h2.max_outbound_frame_size, len(data))
             if room:
@@ -148,7 +148,7 @@ async def test_streams_beside_a_reset_one_go_on() -> None:
         for stream in doomed:
             peer.h2.reset_stream(stream, 8)
         await peer.flush()
-        await lab.wait("finally", 10, timeout=2)
+        await lab.wait("finally", 10)
         assert text_of(events_of((await peer.response(kept))[1])[-1]) == "slept"
         assert lab.count("slept") == 1
         assert await peer.echo("next") == "next"
@@ -196,9 +196,7 @@ async def test_a_slow_body_is_408_and_the_streams_beside_it_go_on() -> None:
             peer.h2.send_data(stream, b"{")
             await peer.flush()
         assert await peer.echo("beside") == "beside"
-        begin = time.monotonic()
         assert (await peer.response(stream))[0] == 408
-        assert time.monotonic() - begin < 1
         assert await peer.echo("after") == "after"
         await peer.aclose()
 
@@ -219,7 +217,7 @@ async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
         assert lab.count("said") * 10_000 < 2_000_000
         assert lab.count("finally") == 0
         await peer.aclose()
-        await lab.wait("finally", timeout=2)
+        await lab.wait("finally")
         await all_places_free(engine)
         await healthy.aclose()
 
@@ -233,7 +231,7 @@ async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its
             await peer.post(call(id, "chatter", progress=True, count=500, size=10_000))
         await lab.wait("said", 100)
         # All places are taken, and come back; what waits is a buffer of ours for all streams together.
-        await lab.wait("finally", 4, timeout=4)
+        await lab.wait("finally", 4)
         healthy = await site.h2()
         assert await healthy.echo("after") == "after"
         await all_places_free(engine)
@@ -245,38 +243,41 @@ async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its
 
 
 async def test_the_drain_ends_with_goaway_after_the_last_answer() -> None:
-    lab = Lab(drain_timeout=3)
+    lab = Lab(drain_timeout=60)
     async with serving(lab.server) as site:
         peer, idle = await site.h2(), await site.h2()
         await idle.echo("x")
-        json_stream = await peer.post(call(1, "slow", seconds=0.3))
-        sse_stream = await peer.post(call(2, "slow", progress=True, seconds=0.3))
+        json_stream = await peer.post(call(1, "slow", seconds=60))
+        sse_stream = await peer.post(call(2, "slow", progress=True, seconds=60))
         await lab.wait("start", 2)
-        begin = time.monotonic()
         site.serving.cancel()
         await idle.closed()
-        assert time.monotonic() - begin < 0.25
+        assert lab.count("finally") == 0
+        lab.release.set()
         assert text_of(json.loads((await peer.response(json_stream))[1])) == "slept"
         assert text_of(events_of((await peer.response(sse_stream))[1])[-1]) == "slept"
         await peer.closed()
         assert peer.goaway == 0
-        await site.ended.wait()
-        assert time.monotonic() - begin < 1
+        with trio.fail_after(20):
+            await site.ended.wait()
         await peer.aclose()
 
 
 async def test_a_new_stream_while_draining_is_refused_and_the_old_one_finishes() -> None:
-    lab = Lab(drain_timeout=3)
+    lab = Lab(drain_timeout=60)
     async with serving(lab.server) as site:
         peer = await site.h2()
-        old = await peer.post(call(1, "slow", seconds=0.3))
+        old = await peer.post(call(1, "slow", seconds=60))
         await lab.wait("start")
         site.serving.cancel()
-        await trio.sleep(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)
         new = await peer.post(call(2, "echo", text="late"))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        lab.release.set()
         assert text_of(json.loads((await peer.response(old))[1])) == "slept"
         assert new not in peer.statuses
-        await site.ended.wait()
+        with trio.fail_after(20):
+            await site.ended.wait()
         await peer.aclose()
 
 
