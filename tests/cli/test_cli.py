@@ -96,7 +96,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with log.open("w") as errors:
         process = subprocess.Popen(command, stderr=errors)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while "Ctrl-C ends the server." not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()

@@ -26,7 +26,7 @@ async def test_the_page_and_the_tools_share_their_state(program: tuple[trio.Proc
     _, url = program
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
     page = url.removesuffix("mcp")
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_client(url) as client, httpx2.AsyncClient() as browser:
             assert client.server_info["name"] == "guestbook"
             # The lifespan has reached the server.
@@ -41,7 +41,7 @@ async def test_the_page_and_the_tools_share_their_state(program: tuple[trio.Proc
 
 async def test_other_paths_and_strange_hosts(program: tuple[trio.Process, str]) -> None:
     _, url = program
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         with pytest.raises(HttpError) as info:
             async with open_client(f"{url}/other"):
                 pass
@@ -55,7 +55,7 @@ async def test_other_paths_and_strange_hosts(program: tuple[trio.Process, str]) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_the_program(program: tuple[trio.Process, str], number: signal.Signals) -> None:
     process, _ = program
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         os.kill(process.pid, number)
         assert await process.wait() == 0
 

@@ -353,7 +353,7 @@ def free_port() -> int:
 
 def http_call(port: int, tool: str, peer: socket.socket | None = None, **arguments: Any) -> str:
     """One call over HTTP/1.1; waits until the server listens. Returns the body of the answer."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     opened = None
     while peer is None:
         try:

@@ -67,7 +67,7 @@ def serving(folder: Path, *args: str, app: str = "web:app", **env: str) -> Itera
         )
     web = Web(folder, process)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while "Ctrl-C ends the server." not in web.errors():
             assert process.poll() is None and time.monotonic() < end, web.errors()
             time.sleep(0.01)
