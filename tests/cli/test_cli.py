@@ -21,9 +21,10 @@ from .inside import inside, invoke
 
 SERVER = '''
 import trio
-from trio_mcp import Context, Image, ResourceContents, Server, ToolError
+from trio_mcp import Context, Image, Limits, ResourceContents, Server, ToolError
 
-server = Server("shop", version="2", instructions="Sells things.")
+# A tool that nobody stops is killed with the process, and says nothing.
+server = Server("shop", version="2", instructions="Sells things.", limits=Limits(drain_timeout=60))
 
 @server.tool
 async def add(a: int, b: int = 10) -> int:
@@ -95,7 +96,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with log.open("w") as errors:
         process = subprocess.Popen(command, stderr=errors)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while "Ctrl-C ends the server." not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()
@@ -334,7 +335,7 @@ def terminal(*args: str) -> tuple[subprocess.Popen[bytes], int]:
     return process, master
 
 
-def read_until(master: int, words: str, timeout: float = 15) -> str:
+def read_until(master: int, words: str, timeout: float = 30) -> str:
     """What a terminal shows, up to and with these words."""
     seen = b""
     end = time.monotonic() + timeout
@@ -360,9 +361,9 @@ def test_an_interrupt_stops_the_tool_on_the_server_and_says_so(shop: str) -> Non
     assert process.stderr.readline() == "info: at 0\n"
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=10)
+    out, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 20
     assert out == ""
     assert "trio-mcp: interrupted; the server was told to stop 'slow'" in errors
     assert "the tool ended" in errors
@@ -372,7 +373,7 @@ def test_an_interrupt_stops_the_tool_on_the_server_and_says_so(shop: str) -> Non
 def test_progress_is_a_bar_on_a_terminal(shop: str) -> None:
     process, master = terminal("call", shop, "slow", "seconds=1")
     shown = read_until(master, "slept")
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
     os.close(master)
     # Which steps are drawn depends on the machine; a server's text in brackets is no markup.
     assert any(f"step [{step}]" in shown for step in range(10))
@@ -387,7 +388,7 @@ def test_serve_on_a_terminal_prints_the_configuration_and_ends_with_an_interrupt
     assert entry["args"][-2:] == ["serve", shop]
     assert Path(entry["command"]).is_absolute()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
     os.close(master)
 
 
@@ -395,7 +396,7 @@ def test_the_printed_configuration_starts_the_server(shop: str) -> None:
     process, master = terminal("serve", shop)
     shown = read_until(master, "Ctrl-C ends the server.")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
     os.close(master)
     entry = json.loads(shown[shown.index("{") : shown.rindex("}") + 1])["mcpServers"]["shop"]
     assert inside("call", "add", "a=1", "--", entry["command"], *entry["args"]) == (0, "11\n", "")

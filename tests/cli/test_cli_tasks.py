@@ -105,7 +105,7 @@ class Kitchen:
 
     def wait(self, what: str, count: int = 1) -> None:
         """Wait until so many tasks in the file are of that kind."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         with closing(sqlite3.connect(self.folder / "tasks.db")) as connection:
             while connection.execute(f"SELECT COUNT(*) FROM tasks WHERE {what}").fetchone() != (count,):
                 assert time.monotonic() < end, connection.execute("SELECT row FROM tasks").fetchall()

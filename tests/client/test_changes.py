@@ -45,7 +45,7 @@ async def test_a_cancellation_by_the_server_ends_the_iteration(with_result: bool
         ]
 
     async with scripted(reply) as stream, open_client(stream) as client:
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             async with client.listen(tools=True) as changes:
                 assert [change async for change in changes] == [Change("tools")]
             # The connection goes on, and nobody cancels what has ended.
@@ -70,7 +70,7 @@ async def test_a_cancellation_of_something_else_ends_nothing(target: Any) -> Non
         ]
 
     async with scripted(reply) as stream, open_client(stream) as client:
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             async with client.listen(tools=True) as changes:
                 assert await anext(changes) == Change("tools")
                 assert (await client.call_tool("a")).content == ()
@@ -90,6 +90,6 @@ async def test_over_http_a_stream_that_was_cancelled_by_the_server_has_ended_wel
             await peer.send(b"data: " + json.dumps(event).encode() + b"\n\n")
 
     async with faked(answer) as url, open_client(url) as client:
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             async with client.listen(tools=True) as changes:
                 assert [change async for change in changes] == [Change("tools")]

@@ -47,7 +47,7 @@ async def answering(status: str, body: bytes, kind: str = "application/json") ->
 
 
 async def refused(target: Any) -> BaseException:
-    with trio.fail_after(5), pytest.raises(Exception) as caught:
+    with trio.fail_after(20), pytest.raises(Exception) as caught:
         async with open_client(target):
             raise AssertionError("opened")
     return caught.value

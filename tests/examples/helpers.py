@@ -32,7 +32,7 @@ async def running(name: str) -> AsyncIterator[tuple[trio.Process, str]]:
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(run)
         assert process.stdout is not None
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             line = b""
             while not line.endswith(b"\n"):
                 line += await process.stdout.receive_some()

@@ -22,7 +22,7 @@ async def program() -> AsyncIterator[tuple[trio.Process, str]]:
 async def test_tools_read_and_change_what_the_program_has(program: tuple[trio.Process, str]) -> None:
     _, url = program
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_client(url) as client:
             assert [tool.name for tool in await client.list_tools()] == ["state", "set_target", "wait_for"]
             first = (await client.call_tool("state")).data
@@ -43,7 +43,7 @@ async def test_tools_read_and_change_what_the_program_has(program: tuple[trio.Pr
 
 async def test_a_caller_that_leaves_stops_only_its_own_waiting(program: tuple[trio.Process, str]) -> None:
     _, url = program
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_client(url) as client:
             with trio.CancelScope() as scope:
                 await client.call_tool("wait_for", {"celsius": 1000}, on_progress=lambda *_: scope.cancel())
@@ -54,7 +54,7 @@ async def test_a_caller_that_leaves_stops_only_its_own_waiting(program: tuple[tr
 
 async def test_two_clients_see_one_boiler(program: tuple[trio.Process, str]) -> None:
     _, url = program
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_client(url) as one, open_client(url) as other:
             await one.call_tool("set_target", {"celsius": 55})
             assert (await other.call_tool("state")).data["target"] == 55

@@ -24,7 +24,7 @@ async def test_the_page_and_the_tools_share_their_state(program: tuple[trio.Proc
     _, url = program
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
     page = url.removesuffix("mcp")
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_client(url) as client, httpx2.AsyncClient() as browser:
             assert client.server_info["name"] == "guestbook"
             # The lifespan has reached the server.
@@ -39,7 +39,7 @@ async def test_the_page_and_the_tools_share_their_state(program: tuple[trio.Proc
 
 async def test_other_paths_and_strange_hosts(program: tuple[trio.Process, str]) -> None:
     _, url = program
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         with pytest.raises(HttpError) as info:
             async with open_client(f"{url}/other"):
                 pass

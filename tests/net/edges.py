@@ -63,7 +63,7 @@ class Client(ABC):
         """Send more of the body, as far as the server takes it."""
 
     @abstractmethod
-    async def reply(self, number: int, timeout: float = 5) -> Reply:
+    async def reply(self, number: int, timeout: float = 30) -> Reply:
         """The whole answer."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Client(ABC):
         """End the connection with a TCP reset."""
 
     @abstractmethod
-    async def ended(self, timeout: float = 5) -> None:
+    async def ended(self, timeout: float = 30) -> None:
         """Read until the server has closed the connection."""
 
     @abstractmethod
@@ -133,13 +133,13 @@ class OverHttp1(Client):
         except trio.BrokenResourceError:
             pass  # the answer may be there
 
-    async def reply(self, number: int, timeout: float = 5) -> Reply:
+    async def reply(self, number: int, timeout: float = 30) -> Reply:
         with trio.fail_after(timeout):
             status, headers, body = await self._peer.response()
         return Reply(status, headers, _messages(headers, body))
 
     async def event(self, number: int) -> dict[str, Any]:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             status, headers = await self._peer.head()
             assert (status, headers["content-type"]) == (200, "text/event-stream")
             await self._peer.until(b"data: ")
@@ -156,7 +156,7 @@ class OverHttp1(Client):
     async def reset(self) -> None:
         await reset(self._peer.stream)
 
-    async def ended(self, timeout: float = 5) -> None:
+    async def ended(self, timeout: float = 30) -> None:
         await self._peer.ended(timeout)
 
     async def aclose(self) -> None:
@@ -185,7 +185,7 @@ class OverHttp2(Client):
 
     async def piece(self, number: int, data: bytes, *, end: bool = False) -> None:
         peer = self._peer
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while data and number not in peer.ended:
                 room = min(peer.h2.local_flow_control_window(number), peer.h2.max_outbound_frame_size, len(data))
                 if room:
@@ -195,14 +195,14 @@ class OverHttp2(Client):
                 elif not await peer.pump():
                     return
 
-    async def reply(self, number: int, timeout: float = 5) -> Reply:
+    async def reply(self, number: int, timeout: float = 30) -> Reply:
         status, body = await self._peer.response(number, timeout)
         assert status is not None, self._peer.resets
         headers = self._peer.headers[number]
         return Reply(status, headers, _messages(headers, body))
 
     async def event(self, number: int) -> dict[str, Any]:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while b"\n\n" not in self._peer.bodies.get(number, b""):
                 assert await self._peer.pump()
         assert self._peer.statuses[number] == 200
@@ -219,7 +219,7 @@ class OverHttp2(Client):
     async def reset(self) -> None:
         await reset(self._peer.stream)
 
-    async def ended(self, timeout: float = 5) -> None:
+    async def ended(self, timeout: float = 30) -> None:
         await self._peer.closed(timeout)
 
     async def aclose(self) -> None:
@@ -262,7 +262,7 @@ async def hosting(app: Any, **settings: Any) -> AsyncIterator[Site]:
         finally:
             site.close()
             leave.set()
-            with trio.move_on_after(5, shield=True):
+            with trio.move_on_after(30, shield=True):
                 await site.ended.wait()
             nursery.cancel_scope.cancel()
 

@@ -75,7 +75,7 @@ class Running:
     def cancel(self, id: Any) -> None:
         self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 
-    def line(self, timeout: float = 10) -> bytes | None:
+    def line(self, timeout: float = 30) -> bytes | None:
         """The next line of output; None at its end.
 
         Raises:
@@ -99,7 +99,7 @@ class Running:
         """What came after the last line that was asked for."""
         return self._buffer
 
-    def message(self, timeout: float = 10) -> Any:
+    def message(self, timeout: float = 30) -> Any:
         line = self.line(timeout)
         assert line is not None, f"the server closed its output: {self.errors()}"
         return json.loads(line)

@@ -102,7 +102,7 @@ class TaskClient:
         await self.result("tasks/update", taskId=task_id, inputResponses=dict.fromkeys(requests, content))
 
     async def until(
-        self, task_id: str, done: Callable[[dict[str, Any]], bool], within: float = 15, every: float = 0.02
+        self, task_id: str, done: Callable[[dict[str, Any]], bool], within: float = 30, every: float = 0.02
     ) -> dict[str, Any]:
         """Look at a task until it stands as it should."""
         state: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class TaskClient:
             raise AssertionError(f"after {within} s the task stands so: {state}") from None
         return state
 
-    async def end(self, task_id: str, within: float = 15) -> dict[str, Any]:
+    async def end(self, task_id: str, within: float = 30) -> dict[str, Any]:
         """Wait for the end of a task."""
         return await self.until(task_id, lambda state: state["status"] in FINAL, within)
 

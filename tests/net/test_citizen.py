@@ -26,7 +26,7 @@ EMBEDDED = [sys.executable, FILE, "embedded"]
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 
 
-def wait_for(path: Path, text: str, timeout: float = 20) -> None:
+def wait_for(path: Path, text: str, timeout: float = 30) -> None:
     end = time.monotonic() + timeout
     while not path.exists() or text not in path.read_text():
         assert time.monotonic() < end, f"{text!r} did not come"
@@ -68,7 +68,7 @@ def test_whatever_is_printed_and_when_only_messages_reach_the_output(command: li
         while (line := server.line(20)) is not None:
             rest += line + b"\n"
         rest += server.remainder()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
         errors = server.errors()
     # A program of one's own has its output back in the end.
     assert rest.startswith(b"mine\nexit ") if command == EMBEDDED else rest == b""
@@ -83,7 +83,7 @@ def test_a_closed_standard_error_disturbs_no_tool_that_prints() -> None:
         server.call(1, "say")
         assert text_of(server.message()) == "said"
         server.close_input()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 # -- standard error that nobody reads
@@ -113,7 +113,7 @@ def test_standard_error_that_nobody_reads_stops_neither_answers_nor_the_end(kind
             server.call(id, ("fail", "loud", "loud_child")[id % 3])
             assert server.message()["id"] == id
         ended(server, how)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_a_reader_that_comes_back_reads_how_much_was_dropped() -> None:
@@ -125,7 +125,7 @@ def test_a_reader_that_comes_back_reads_how_much_was_dropped() -> None:
         while b"bytes of standard error were dropped" not in seen:
             seen += os.read(source, 65536)
         server.close_input()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_standard_error_that_was_sent_elsewhere_costs_no_time(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_standard_error_that_was_sent_elsewhere_costs_no_time(tmp_path: Path) ->
             time.sleep(1)
         assert seconds[1] - seconds[0] < 0.3
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_http_output_that_nobody_reads_stops_nobody() -> None:
@@ -152,7 +152,7 @@ def test_http_output_that_nobody_reads_stops_nobody() -> None:
         for _ in range(10):
             assert "said" in http_call(port, "loud")
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_the_words_before_the_end_and_the_traceback_of_a_crash_come_out() -> None:
@@ -164,7 +164,7 @@ def test_the_words_before_the_end_and_the_traceback_of_a_crash_come_out() -> Non
         assert (errors.count("p"), errors.count("e"), errors.count("w")) == (50_000, 50_000, 50_000)
     with Running(*RUN) as server:
         server.call(1, "crash")
-        assert server.process.wait(10) == -signal.SIGSEGV
+        assert server.process.wait(30) == -signal.SIGSEGV
         errors = server.errors()
     assert "Segmentation fault" in errors
     assert "in crash" in errors
@@ -182,7 +182,7 @@ def test_the_lifespan_ends_in_order_and_may_take_its_time(command: list[str], ho
         server.call(1, "ping")
         server.message()
         ended(server, how)
-        assert server.process.wait(15) == 0
+        assert server.process.wait(30) == 0
         assert log.read_text().split() == ["in", "out"]
         assert server.errors() == ""
 
@@ -194,7 +194,7 @@ def test_the_lifespan_ends_in_order_over_http(tmp_path: Path) -> None:
     with Running(*SERVE, "--http", f"127.0.0.1:{port}", env=env) as server:
         assert "pong" in http_call(port, "ping")
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(15) == 0
+        assert server.process.wait(30) == 0
         assert log.read_text().split() == ["in", "out"]
 
 
@@ -205,7 +205,7 @@ def test_a_lifespan_that_takes_too_long_is_cancelled_and_named(tmp_path: Path) -
         server.call(1, "ping")
         server.message()
         server.close_input()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
         assert "the lifespan of 'citizen' did not end within 0.3 s" in server.errors()
         assert log.read_text().split() == ["in"]
 
@@ -238,8 +238,8 @@ def test_who_does_not_end_is_named_and_not_waited_for(what: str, blame: str, how
             server.message()
         begin = time.monotonic()
         ended(server, how)
-        assert server.process.wait(15) == 1
-        assert time.monotonic() - begin < 8
+        assert server.process.wait(30) == 1
+        assert time.monotonic() - begin < 20
         # Read while the child may live on: it does not hold this stream.
         assert f"citizen: {blame}" in server.errors()
 
@@ -256,7 +256,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored() -> None:
         server.call(2, "ping")
         assert text_of(server.message()) == "pong"
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_a_client_command_under_nohup_goes_on(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_client_command_under_nohup_goes_on(tmp_path: Path) -> None:
         wait_for(log, "begun")
         client.process.send_signal(signal.SIGHUP)
         assert client.line(20) == b"slept"
-        assert client.process.wait(10) == 0
+        assert client.process.wait(30) == 0
 
 
 # -- children
@@ -299,24 +299,24 @@ def test_workers_die_of_sigterm_and_pools_end() -> None:
 
 @pytest.mark.parametrize("how", ["end of input", "SIGTERM"])
 def test_a_daemonic_child_that_is_left_does_not_hold_the_end(how: str) -> None:
-    with Running(*RUN) as server:
+    with Running(*RUN, env={"LIMITS": '{"drain_timeout": 60, "exit_timeout": 60}'}) as server:
         server.call(1, "leave", daemon=True)
         pid = server.message()["result"]["structuredContent"]
         begin = time.monotonic()
         ended(server, how)
-        assert server.process.wait(10) == 0
-        assert time.monotonic() - begin < 2
+        assert server.process.wait(30) == 0
+        assert time.monotonic() - begin < 20
         assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_daemonic_child_that_is_left_does_not_hold_the_end_over_http() -> None:
-    port = free_port()
-    with Running(*SERVE, "--http", f"127.0.0.1:{port}") as server:
+    port, env = free_port(), {"LIMITS": '{"drain_timeout": 60, "exit_timeout": 60}'}
+    with Running(*SERVE, "--http", f"127.0.0.1:{port}", env=env) as server:
         http_call(port, "leave", daemon=True)
         begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
-        assert time.monotonic() - begin < 2
+        assert server.process.wait(30) == 0
+        assert time.monotonic() - begin < 20
 
 
 # -- open files
@@ -337,7 +337,7 @@ def test_connections_leave_room_for_open_files(hard: int) -> None:
                     peer.close()
         soft = Path(f"/proc/{server.process.pid}/limits").read_text().split("Max open files")[1].split()[0]
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
         errors = server.errors()
     assert errors.count("connections at once instead of 1024") == (1 if hard == 256 else 0)
     assert "cannot accept" not in errors
@@ -353,7 +353,7 @@ def free_port() -> int:
 
 def http_call(port: int, tool: str, peer: socket.socket | None = None, **arguments: Any) -> str:
     """One call over HTTP/1.1; waits until the server listens. Returns the body of the answer."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     opened = None
     while peer is None:
         try:

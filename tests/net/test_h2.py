@@ -134,7 +134,7 @@ async def test_a_client_that_never_opens_its_window_is_held_back() -> None:
         assert lab.count("said") * 10_000 < 2_000_000
         assert lab.count("finally") == 0
         await peer.aclose()
-        await lab.wait("finally", timeout=2)
+        await lab.wait("finally")
         await all_places_free(engine)
         await healthy.aclose()
 
@@ -148,7 +148,7 @@ async def test_a_client_that_never_opens_its_window_counts_as_gone_and_gives_its
             await peer.post(call(id, "chatter", progress=True, count=500, size=10_000))
         await lab.wait("said", 100)
         # All places are taken, and come back; what waits is a buffer of ours for all streams together.
-        await lab.wait("finally", 4, timeout=4)
+        await lab.wait("finally", 4)
         healthy = await site.h2()
         assert await healthy.echo("after") == "after"
         await all_places_free(engine)

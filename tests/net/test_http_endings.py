@@ -53,7 +53,7 @@ async def test_a_refusal_of_an_upload_reaches_a_client_that_goes_on_sending(
             if tls:
                 stream = trio.SSLStream(stream, context, server_hostname="127.0.0.1", https_compatible=True)
                 await stream.do_handshake()
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 # Much more than buffers hold goes out before anything is read.
                 await stream.send_all(data)
                 answer = await read_all(stream)
@@ -64,14 +64,15 @@ async def test_a_refusal_of_an_upload_reaches_a_client_that_goes_on_sending(
 
 async def test_a_client_that_never_closes_is_left_after_a_moment(certificate: tuple[str, str]) -> None:
     context = ssl.create_default_context(cafile=certificate[0])
-    async with serving(make(), certfile=certificate[0], keyfile=certificate[1]) as site:
+    server = make(head_timeout=60, write_stall=60)
+    async with serving(server, certfile=certificate[0], keyfile=certificate[1]) as site:
         stream = trio.SSLStream(await site.connect(), context, server_hostname="127.0.0.1", https_compatible=True)
         await stream.do_handshake()
         begin = trio.current_time()
         await stream.send_all(b"garbage\r\n\r\n")
         answer = await read_all(stream)
         assert answer.startswith(b"HTTP/1.1 400 ")
-        assert 0.9 < trio.current_time() - begin < 5
+        assert 0.9 < trio.current_time() - begin < 20
         await trio.aclose_forcefully(stream)
 
 
@@ -147,7 +148,7 @@ async def test_a_connection_that_is_closed_at_the_deadline_writes_into_no_file(t
         await started.wait()
         nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True):
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while await stream.receive_some():
                     pass
             closed.set()

@@ -69,7 +69,7 @@ async def half_close(site: Site, delay: float) -> set[str]:
         await trio.sleep(delay)
         await stream.send_eof()
         data = b""
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while more := await stream.receive_some(65_536):
                 data += more
     return told_in(data)
@@ -104,7 +104,7 @@ async def settled(engine: OpenServer, told: set[str], notes: list[str], *, more:
     tasks = engine.tasks
     found: tuple[int, ...] = ()
     running: set[str] = set()
-    with trio.move_on_after(5):
+    with trio.move_on_after(20):
         while True:
             active, stored = await tasks.store.count("")
             running = set(tasks.running)
@@ -141,8 +141,9 @@ async def test_a_task_is_there_if_and_only_if_the_client_was_told(leave: Any, ke
         more = leave is reset_stream
         # One by one, where each write is its own, and then all at once, where they share theirs.
         for delay in DELAYS:
+            begin = trio.current_time()
             await one(delay)
-            if delay < WINDOW / 2:
+            if trio.current_time() - begin < WINDOW:
                 assert await settled(engine, told, notes) == 0
         await settled(engine, told, notes, more=more)
         async with trio.open_nursery() as nursery:
@@ -154,7 +155,7 @@ async def test_a_task_is_there_if_and_only_if_the_client_was_told(leave: Any, ke
         assert without
         for task in [*engine.tasks.running.values()]:
             task.cancel()
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             while engine.tasks.running:
                 await trio.sleep(0.01)
         assert notes.count("begun") == notes.count("ended")

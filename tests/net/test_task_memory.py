@@ -197,21 +197,19 @@ def tracing() -> Iterator[None]:
     tracemalloc.stop()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_thousands_of_tasks_in_memory_leave_nothing(autojump_clock: MockClock) -> None:
     async with life(MemoryTaskStore(), 1.0, request_timeout=600.0) as lived:
         # Fewer than one for every twenty tasks.
         assert await least_growth(lived, 3_000, 500, [0, 0, 0, 2], below=250) < 250
 
 
-@pytest.mark.timeout(180)
 async def test_tasks_of_every_kind_in_memory_leave_nothing(autojump_clock: MockClock, tracing: None) -> None:
     async with life(MemoryTaskStore(), 1.0, request_timeout=600.0) as lived:
         bytes_, _ = await growth(lived, 200, 50, [0, 1, 2, 3])
         assert bytes_ < 50_000
 
 
-@pytest.mark.timeout(120)
 async def test_tasks_in_a_file_leave_nothing(tmp_path: Path) -> None:
     store = SQLiteTaskStore(tmp_path / "tasks.db")
     async with life(store, 0.05, request_timeout=math.inf, task_sweep=0.05, task_flush=0.02) as lived:

@@ -41,7 +41,7 @@ def marks(path: Path) -> Counter[str]:
 
 
 async def until_marked(path: Path, mark: str, count: int = 1) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while marks(path)[mark] < count:
             await trio.sleep(0.01)
 
@@ -88,7 +88,7 @@ async def test_a_cancel_reaches_the_process_that_works(tmp_path: Path) -> None:
             await process.client.cancel(task_id)
         for task_id in ids:
             for process in (one, two, three):
-                assert (await process.client.end(task_id, 5))["status"] == "cancelled"
+                assert (await process.client.end(task_id))["status"] == "cancelled"
 
 
 async def test_an_answer_reaches_the_process_that_works(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_an_answer_reaches_the_process_that_works(tmp_path: Path) -> None:
             asked = await two.client.until(task_id, lambda state: state["status"] == "input_required")
             await three.client.answer(task_id, asked["inputRequests"], "yes")
             for process in (two, one, three):
-                state = await process.client.end(task_id, 5)
+                state = await process.client.end(task_id)
                 assert text_of(state["result"]) == expected(tool, 7) + end
 
 
@@ -110,7 +110,7 @@ async def test_listeners_on_another_process_hear_the_changes(tmp_path: Path) -> 
             heard: dict[str, list[dict[str, Any]]] = {asking: [], working: []}
 
             async def until(task_id: str, status: str) -> dict[str, Any]:
-                with trio.fail_after(10):
+                with trio.fail_after(30):
                     while not heard[task_id] or heard[task_id][-1]["status"] != status:
                         message = await following()
                         assert message["method"] == "notifications/tasks"
@@ -150,9 +150,9 @@ async def test_another_process_takes_over_what_a_killed_one_left(tmp_path: Path)
         one.kill()
         for process in (two, three):
             for task_id in (*lasting, asking):
-                assert failed(await process.client.end(task_id, 5))
+                assert failed(await process.client.end(task_id))
             for task_id, number in again.items():
-                assert text_of((await process.client.end(task_id, 10))["result"]) == expected("second_time", number)
+                assert text_of((await process.client.end(task_id))["result"]) == expected("second_time", number)
             state = await process.client.get(done)
             assert state["result"] == before["result"]
             for task_id in others:
@@ -160,7 +160,7 @@ async def test_another_process_takes_over_what_a_killed_one_left(tmp_path: Path)
         new = await three.client.until(kept, lambda state: state["status"] == "input_required")
         assert new["inputRequests"] == asked["inputRequests"]
         await three.client.answer(kept, new["inputRequests"], "yes")
-        assert text_of((await two.client.end(kept, 5))["result"]) == expected("again_ask", 5) + "yes 15"
+        assert text_of((await two.client.end(kept))["result"]) == expected("again_ask", 5) + "yes 15"
     # Begun by the first process, and by one of the two others.
     assert marks(noted) == {"once 5": 1, **{f"second_time {number}": 2 for number in range(20)}}
 
@@ -172,7 +172,7 @@ async def test_listeners_hear_of_the_end_of_a_task_whose_process_was_killed(tmp_
             one.kill()
             # One of them takes it over, and the other one hears of that.
             for following in (second, third):
-                with trio.fail_after(5):
+                with trio.fail_after(30):
                     while (message := await following())["params"]["status"] not in FINAL:
                         pass
                 assert failed(message["params"])
@@ -192,7 +192,7 @@ async def test_a_cancel_that_came_after_the_kill_reaches_whoever_takes_over(tmp_
         async with contextlib.AsyncExitStack() as stack:
             heir = await stack.enter_async_context(server_process(path)) if restarted else two
             for task_id in ids:
-                assert (await heir.client.end(task_id, 8))["status"] == "cancelled"
+                assert (await heir.client.end(task_id))["status"] == "cancelled"
 
 
 # -- one of them is asked to end
@@ -201,7 +201,7 @@ async def test_a_cancel_that_came_after_the_kill_reaches_whoever_takes_over(tmp_
 async def test_sigterm_lets_tasks_end_and_says_so_of_the_others(tmp_path: Path) -> None:
     path, noted = tmp_path / "tasks.db", tmp_path / "marks"
     noted.touch()
-    async with server_process(path, limits={"drain_timeout": 0.8}, env={"MARKS": str(noted)}) as process:
+    async with server_process(path, limits={"drain_timeout": 2.0}, env={"MARKS": str(noted)}) as process:
         start = process.client.start
         again = await start("second_time", number=1)
         lasting = [await start("thread", number=9, seconds=60), await start("ask", number=1)]
@@ -220,8 +220,8 @@ async def test_sigterm_lets_tasks_end_and_says_so_of_the_others(tmp_path: Path) 
                     nursery.start_soon(begun, number)
         begin = time.monotonic()
         process.running.process.send_signal(signal.SIGTERM)
-        assert await process.ended(8) == 0
-        assert 0.7 < time.monotonic() - begin < 4
+        assert await process.ended(30) == 0
+        assert 1.8 < time.monotonic() - begin < 20
         assert process.running.errors() == ""
     assert marks(noted) == {"second_time 1": 1}
     async with server_process(path, env={"MARKS": str(noted)}) as process:
@@ -236,12 +236,12 @@ async def test_sigterm_lets_tasks_end_and_says_so_of_the_others(tmp_path: Path) 
 
 async def test_sigterm_with_tasks_that_end_soon_waits_no_longer_than_they_take(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    async with server_process(path, limits={"drain_timeout": 8.0}) as process:
+    async with server_process(path, limits={"drain_timeout": 60.0}) as process:
         task_id = await process.client.start("quick", number=1, seconds=0.5)
         begin = time.monotonic()
         process.running.process.send_signal(signal.SIGTERM)
-        assert await process.ended(8) == 0
-        assert time.monotonic() - begin < 3
+        assert await process.ended(30) == 0
+        assert time.monotonic() - begin < 20
         assert process.running.errors() == ""
     async with server_process(path) as process:
         assert text_of((await process.client.get(task_id))["result"]) == expected("quick", 1)
@@ -255,7 +255,7 @@ async def test_what_was_done_once_is_known_to_the_process_after_a_sigterm(tmp_pa
         task_id = await process.client.start("again_once", number=5, seconds=60)
         await until_marked(noted, "kept 5")
         process.running.process.send_signal(signal.SIGTERM)
-        assert await process.ended(8) == 0
+        assert await process.ended(30) == 0
         assert process.running.errors() == ""
     async with server_process(path, env={"MARKS": str(noted)}) as process:
         assert (await process.client.get(task_id))["status"] == "working"
@@ -271,7 +271,7 @@ async def test_what_was_done_once_is_known_to_the_process_after_a_sigterm(tmp_pa
 async def test_a_stdio_server_settles_its_tasks_at_the_end_of_input(tmp_path: Path) -> None:
     path, noted = tmp_path / "tasks.db", tmp_path / "marks"
     noted.touch()
-    env = {"TASKS": str(path), "MARKS": str(noted), "LIMITS": '{"drain_timeout": 0.8}'}
+    env = {"TASKS": str(path), "MARKS": str(noted), "LIMITS": '{"drain_timeout": 2.0}'}
     argv = [sys.executable, "-m", "trio_mcp", "serve", str(SERVERS / "task_tools.py")]
     calls: list[tuple[str, dict[str, Any]]] = [
         ("second_time", {"number": 1}),
@@ -291,8 +291,8 @@ async def test_a_stdio_server_settles_its_tasks_at_the_end_of_input(tmp_path: Pa
         await until_marked(noted, "once 6")
         begin = time.monotonic()
         running.close_input()
-        assert await trio.to_thread.run_sync(partial(running.process.wait, 8)) == 0
-        assert 0.7 < time.monotonic() - begin < 4
+        assert await trio.to_thread.run_sync(partial(running.process.wait, 30)) == 0
+        assert 1.8 < time.monotonic() - begin < 20
         assert running.line() is None
         assert running.errors() == ""
     assert marks(noted) == {"second_time 1": 1, "once 6": 1}

@@ -115,7 +115,7 @@ async def test_what_was_left_by_a_process_is_taken_up_once_the_store_works(tmp_p
                     )
                     await store.create(task)
                     ids[task.id] = tool
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             for task_id, tool in ids.items():
                 while not (row := await engine.tasks.find(task_id, "")).final:
                     await trio.sleep(0.02)

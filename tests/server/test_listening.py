@@ -317,7 +317,7 @@ async def test_the_client_hears_changes_beside_its_calls(transport: str) -> None
                 server.resource("shop://fixed", name="fixed")(lambda: "")
                 assert await anext(changes) == Change("resources")
                 assert len(server.notices) == 1
-            with trio.fail_after(5):
+            with trio.fail_after(20):
                 while len(server.notices):
                     await trio.sleep(0.001)
             assert (await client.call_tool("price", {"item": "pear"})).data == 4
@@ -329,13 +329,13 @@ async def test_the_iteration_ends_when_the_server_ends_it() -> None:
 
     async def serve_it(task_status: trio.TaskStatus[Any]) -> None:
         with serving:
-            await serve_http(shop(), "127.0.0.1:0", task_status=task_status)
+            await serve_http(shop(limits=Limits(drain_timeout=60)), "127.0.0.1:0", task_status=task_status)
 
     async with trio.open_nursery() as nursery:
         http = await nursery.start(serve_it)
         async with open_client(http.urls[0]) as client, client.listen(tools=True) as changes:
             serving.cancel()
-            with trio.fail_after(1):
+            with trio.fail_after(20):
                 assert [change async for change in changes] == []
 
 

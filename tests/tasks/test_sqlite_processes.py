@@ -77,10 +77,9 @@ async def test_writes_wait_for_another_process_and_reads_do_not(path: Path) -> N
                     inner.start_soon(store.create, given_up := make_task("me"))
                     await trio.testing.wait_all_tasks_blocked()
                     inner.cancel_scope.cancel()
-                before = time.monotonic()
-                assert await store.get(known.id) == known
-                assert await store.get(tasks[0].id) is None
-                assert time.monotonic() - before < 2
+                with trio.fail_after(20):
+                    assert await store.get(known.id) == known
+                    assert await store.get(tasks[0].id) is None
                 tell(other)
             for task in tasks:
                 assert await store.get(task.id) == task
@@ -113,7 +112,7 @@ async def test_who_calls_from_outside_the_block_does_not_wait_for_a_store_that_w
 
 
 def _tell_later(process: Running) -> None:
-    time.sleep(0.3)
+    time.sleep(1)
     tell(process)
 
 
@@ -154,7 +153,7 @@ async def test_wait_change_wakes_for_a_commit_of_another_process_and_not_for_our
     async with store.open("me"):
         with other_process("write", path, "other") as other:
             assert await next_line(other) == "open"
-            with trio.move_on_after(0.3):
+            with trio.move_on_after(1):
                 while True:
                     await store.wait_change()
             async with trio.open_nursery() as nursery:
@@ -170,7 +169,7 @@ async def test_wait_change_wakes_for_a_commit_of_another_process_and_not_for_our
                 assert woken == []
                 tell(other)
                 assert await store.get(await next_line(other)) is not None
-                with trio.fail_after(5):
+                with trio.fail_after(20):
                     while not woken:
                         await trio.sleep(0.01)
 

@@ -187,7 +187,7 @@ async def test_http_2_moves_a_request_that_did_not_leave() -> None:
         await peer.send_all(b"\0\0\0\x04\0\0\0\0\0")
         await trio.testing.wait_all_tasks_blocked()
         peer.socket.shutdown(socket.SHUT_RD)
-        with trio.fail_after(5), pytest.raises(httpcore2.ConnectionNotAvailable):
+        with trio.fail_after(30), pytest.raises(httpcore2.ConnectionNotAvailable):
             await made.handle_async_request(request())
         assert not made.is_available()
         await made.aclose()
@@ -212,7 +212,7 @@ async def test_http_2_answers_while_nobody_calls_and_leaves_who_does_not_read_th
         made.start(nursery)
         await peer.send_all(b"\0\0\0\x04\0\0\0\0\0" + ping)
         data = b""
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while b"\0\0\x08\x06\x01\0\0\0\0" + b"12345678" not in data:
                 data += await peer.receive_some()
             with pytest.raises(trio.BrokenResourceError):

@@ -492,8 +492,11 @@ def test_trailers_are_ignored_and_end_the_body() -> None:
 def test_a_field_that_is_repeated_by_its_number_costs_little() -> None:
     fields = [*GET, *[(b"x", b"y" * 3_000)] * 18]
     check_request(fields, set())
-    begin = time.process_time()
-    for _ in range(50):
-        check_request(fields, set())
-    # 2.7 MB in all.
-    assert time.process_time() - begin < 0.03
+    spent: list[float] = []
+    for _ in range(5):
+        begin = time.process_time()
+        for _ in range(50):
+            check_request(fields, set())
+        spent.append(time.process_time() - begin)
+    # 2.7 MB each time; whatever else the machine does may cost one of them more.
+    assert min(spent) < 0.03

@@ -108,7 +108,7 @@ class H2Server:
         await self.stream.aclose()
 
     async def wait_reset(self, stream: int) -> int:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while stream not in self.resets:
                 await self.changed.wait()
         return self.resets[stream]

@@ -69,7 +69,7 @@ def events_of(body: bytes) -> list[dict[str, Any]]:
 
 async def all_places_free(engine: Any) -> None:
     """Wait until no call has a place: it comes back a few steps after its handler has ended."""
-    with trio.fail_after(2):
+    with trio.fail_after(20):
         while engine.executor.statistics().running:
             await trio.sleep(0.001)
 
@@ -208,7 +208,7 @@ class H1Peer:
         status, headers = await self.head()
         return status, headers, await self.body(headers)
 
-    async def echo(self, text: str, timeout: float = 5) -> str:
+    async def echo(self, text: str, timeout: float = 30) -> str:
         """Call the tool `echo`, which must work."""
         with trio.fail_after(timeout):
             await self.send(post(call(1, "echo", text=text)))
@@ -216,7 +216,7 @@ class H1Peer:
         assert status == 200, (status, body)
         return text_of(json.loads(body))
 
-    async def ended(self, timeout: float = 5) -> bytes:
+    async def ended(self, timeout: float = 30) -> bytes:
         """Read to the end of the connection; what came."""
         with trio.fail_after(timeout):
             try:
@@ -334,7 +334,7 @@ class H2Peer:
         elif isinstance(event, h2.events.ConnectionTerminated):
             self.goaway = int(event.error_code or 0)
 
-    async def response(self, stream: int, timeout: float = 5) -> tuple[int | None, bytes]:
+    async def response(self, stream: int, timeout: float = 30) -> tuple[int | None, bytes]:
         """The answer on a stream, whole: its status and body.
 
         Raises:
@@ -346,13 +346,13 @@ class H2Peer:
                     raise EOFError(f"the connection ended before stream {stream} did (GOAWAY {self.goaway})")
         return self.statuses.get(stream), self.bodies.get(stream, b"")
 
-    async def echo(self, text: str, timeout: float = 5) -> str:
+    async def echo(self, text: str, timeout: float = 30) -> str:
         """Call the tool `echo`, which must work."""
         status, body = await self.response(await self.post(call(1, "echo", text=text)), timeout)
         assert status == 200, (status, body)
         return text_of(json.loads(body))
 
-    async def closed(self, timeout: float = 5) -> None:
+    async def closed(self, timeout: float = 30) -> None:
         """Read to the end of the connection."""
         with trio.fail_after(timeout):
             while await self.pump():
@@ -443,7 +443,7 @@ def held() -> tuple[int, list[str]]:
 async def settled() -> tuple[int, list[str]]:
     """What is held once that does not change any more."""
     before = held()
-    with trio.move_on_after(5):
+    with trio.move_on_after(20):
         while True:
             await trio.sleep(0.02)
             now = held()
@@ -453,7 +453,7 @@ async def settled() -> tuple[int, list[str]]:
     return before
 
 
-async def holds(before: tuple[int, list[str]], timeout: float = 5) -> tuple[int, list[str]]:
+async def holds(before: tuple[int, list[str]], timeout: float = 30) -> tuple[int, list[str]]:
     """What is held once it is what was held before, or after a while."""
     with trio.move_on_after(timeout):
         while True:

@@ -27,13 +27,17 @@ class Lab:
     Attributes:
         server: The server.
         notes: What happened, with the time in nanoseconds.
+        release: Set, it wakes whoever sleeps in `slow`.
     """
 
     def __init__(self, **limits: Any) -> None:
         self.notes: list[tuple[str, int]] = []
+        self.release = trio.Event()
         self._changed = trio.lowlevel.ParkingLot()
         self._log = os.environ.get("LOG")
-        self.server = Server("lab", version="1", lifespan=self._lifespan, limits=Limits(**limits))
+        # Far beyond what a test waits for, so that what waits for a timer that it does not name fails it.
+        slow = dict.fromkeys(("head_timeout", "body_timeout", "write_stall", "silence", "keep_alive"), 60)
+        self.server = Server("lab", version="1", lifespan=self._lifespan, limits=Limits(**{**slow, **limits}))
         for tool in (self.echo, self.slow, self.chatter, self.big, self.crash):
             self.server.tool(tool)
 
@@ -49,7 +53,7 @@ class Lab:
         """How often something happened."""
         return sum(name == event for name, _ in self.notes)
 
-    async def wait(self, event: str, count: int = 1, timeout: float = 10) -> int:
+    async def wait(self, event: str, count: int = 1, timeout: float = 20) -> int:
         """Wait until something happened so often; the time of the last, in nanoseconds."""
         with trio.fail_after(timeout):
             while self.count(event) < count:
@@ -72,7 +76,8 @@ class Lab:
         try:
             self.note("start")
             await ctx.report_progress(0)
-            await trio.sleep(seconds)
+            with trio.move_on_after(seconds):
+                await self.release.wait()
             self.note("slept")
         finally:
             self.note("finally")

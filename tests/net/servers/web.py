@@ -1,12 +1,13 @@
 """An ASGI application, as somebody has one, and a server beside it in the same file."""
 
+import json
 import os
 
 import trio
 
-from trio_mcp import Server
+from trio_mcp import Limits, Server
 
-server = Server("shop", version="1")
+server = Server("shop", version="1", limits=Limits(**json.loads(os.environ.get("LIMITS", "{}"))))
 pages = 0
 
 
