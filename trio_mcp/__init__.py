@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .server.completion import Completion
     from .server.context import Context
     from .server.extensions import Extension, ExtensionResult
-    from .server.rounds import (
+    from .server.questions import (
         Elicited,
         InputRequired,
         Question,
@@ -226,13 +226,13 @@ _MODULES = {
     "TaskStoreError": "tasks.store",
     "Signal": "protocol.tasks",
     "Task": "protocol.tasks",
-    "Elicited": "server.rounds",
-    "InputRequired": "server.rounds",
-    "Question": "server.rounds",
-    "form_question": "server.rounds",
-    "roots_question": "server.rounds",
-    "sample_question": "server.rounds",
-    "url_question": "server.rounds",
+    "Elicited": "server.questions",
+    "InputRequired": "server.questions",
+    "Question": "server.questions",
+    "form_question": "server.questions",
+    "roots_question": "server.questions",
+    "sample_question": "server.questions",
+    "url_question": "server.questions",
     "Header": "server.signature",
     "Change": "client",
     "Changes": "client",

@@ -192,6 +192,12 @@ class Limits:
     stderr_tail: int = 4_096
     """Bytes of a child's last error output that are kept for the message of `ConnectionClosed`."""
 
+    # -- rounds of input
+    state_bytes: int = 1_048_576
+    """Largest `requestState` that is sent: the client sends it back in one message, beside its arguments."""
+    state_lifetime: float = 600.0
+    """How long a `requestState` may be used: a person answers a form in minutes, a thief has no longer."""
+
     # -- URI templates
     template_bytes: int = 1_024
     """Longest URI template."""

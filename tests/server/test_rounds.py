@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import trio
+import trio.lowlevel
 
 from trio_mcp import (
     Context,
@@ -417,10 +418,10 @@ async def test_several_questions_go_in_one_round_and_only_the_missing_ones_again
         answers = {"age": {"action": "decline"}}
         last = await call(peer, "both", inputResponses=answers, requestState=second["requestState"])
         assert last["structuredContent"] == [{"name": "Ada"}, "decline"]
-        # And what the client says now counts, not what it said before.
+        # What was recorded wins over what is sent again: the handler may have acted on it.
         answers["name"] = accepted(name="Grace")
         last = await call(peer, "both", inputResponses=answers, requestState=second["requestState"])
-        assert last["structuredContent"] == [{"name": "Grace"}, "decline"]
+        assert last["structuredContent"] == [{"name": "Ada"}, "decline"]
 
 
 async def test_prompts_and_resources_ask_too() -> None:
@@ -684,3 +685,174 @@ async def test_while_the_user_thinks_nothing_runs_on_the_server(autojump_clock: 
             await trio.sleep(10)
         assert await other.list_tools()
         nursery.cancel_scope.cancel()
+
+
+# -- an answer counts for the question that was asked
+
+
+async def test_another_question_is_asked_although_its_key_has_an_answer() -> None:
+    server = Server("s")
+    files = [1]
+
+    @server.tool
+    async def delete(ctx: Context) -> str:
+        answer = await ctx.elicit(f"Delete {files[0]} file(s)?", {"sure": bool})
+        return f"deleted {files[0]}" if answer.accepted else "nothing"
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "delete")
+        files[0] = 3000
+        yes = {"elicit-1": accepted(sure=True)}
+        second = await call(peer, "delete", inputResponses=yes, requestState=first["requestState"])
+        # The key was another question's, so this one has a key of its own.
+        [(key, asked)] = second["inputRequests"].items()
+        assert asked["params"]["message"] == "Delete 3000 file(s)?"
+        assert key != "elicit-1"
+        third = await call(peer, "delete", inputResponses=yes, requestState=second["requestState"])
+        assert third["resultType"] == "input_required"
+        last = await call(
+            peer, "delete", inputResponses={key: accepted(sure=True)}, requestState=second["requestState"]
+        )
+        assert last["content"][0]["text"] == "deleted 3000"
+
+
+async def test_an_answer_without_the_state_of_its_question_counts_for_nothing() -> None:
+    async with open_raw(restaurant()) as peer:
+        found = await call(peer, "book", {"day": "Monday"}, inputResponses={"elicit-1": accepted(people=3)})
+        assert list(found["inputRequests"]) == ["elicit-1"]
+
+
+async def test_two_questions_under_one_key_and_a_key_like_a_number() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def names(ctx: Context) -> list[Any]:
+        one = await ctx.elicit("First name?", {"text": str}, key="name")
+        two = await ctx.elicit("Last name?", {"text": str}, key="name")
+        three = await ctx.elicit("Town?", {"text": str}, key="elicit-1")
+        four = await ctx.elicit("Street?", {"text": str})
+        again = await ctx.elicit("First name?", {"text": str}, key="name")
+        return [answer.value["text"] for answer in (one, two, three, four, again) if answer.value]
+
+    replies = {"First name?": "Ada", "Last name?": "Lovelace", "Town?": "London", "Street?": "St James's"}
+    async with open_client(server, on_elicit=lambda params: {"text": replies[params["message"]]}) as client:
+        assert (await client.call_tool("names")).data == ["Ada", "Lovelace", "London", "St James's", "Ada"]
+
+
+@pytest.mark.parametrize("tidy", [False, True])
+async def test_questions_that_are_asked_at_once_go_out_in_one_round(tidy: bool) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def trip(ctx: Context) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+
+        async def ask(text: str) -> None:
+            try:
+                said[text] = (await ctx.elicit(text, {"x": str})).value["x"]  # type: ignore[index]
+            finally:
+                if tidy:
+                    with trio.CancelScope(shield=True):
+                        await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            # trio starts them in any order.
+            for text in ("Name?", "City?", "Day?"):
+                nursery.start_soon(ask, text)
+        return said
+
+    rounds = []
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        rounds.append(params["message"])
+        return {"x": f"answer to {params['message']}"}
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "trip")
+        assert {item["params"]["message"] for item in first["inputRequests"].values()} == {"Name?", "City?", "Day?"}
+    for _ in range(5):
+        rounds.clear()
+        async with open_client(server, on_elicit=answer) as client:
+            said = (await client.call_tool("trip")).data
+        assert said == {text: f"answer to {text}" for text in ("Name?", "City?", "Day?")}
+        assert sorted(rounds) == ["City?", "Day?", "Name?"]
+
+
+async def test_a_question_that_was_given_up_is_not_sent() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def hurry(ctx: Context) -> str:
+        # Given up between the question and the end of the round: trio runs the two in any order, so several times.
+        for number in range(10):
+            scope = trio.CancelScope()
+
+            async def old(scope: trio.CancelScope, number: int) -> None:
+                with scope:
+                    await ctx.elicit(f"Old {number}?", {"x": str})
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(old, scope, number)
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+        return str((await ctx.elicit("New?", {"x": str})).value)
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "hurry")
+        assert [item["params"]["message"] for item in first["inputRequests"].values()] == ["New?"]
+
+
+async def test_a_form_without_required_fields_may_be_accepted_without_a_word() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> Any:
+        return (
+            await ctx.elicit("Anything else?", {"type": "object", "properties": {"note": {"type": "string"}}})
+        ).value
+
+    async with open_raw(server) as peer:
+        first = await call(peer, "ask")
+        answer = {"elicit-1": {"action": "accept"}}
+        done = await call(peer, "ask", inputResponses=answer, requestState=first["requestState"])
+        assert done["structuredContent"] == {}
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "ftp://a/b", "https://", "example.com", "https://a b"])
+def test_a_page_to_visit_is_one_of_the_web(url: str) -> None:
+    with pytest.raises(ValueError, match="a URL that begins with https:// or http://, not"):
+        url_question("Visit", url)
+
+
+async def test_what_has_to_travel_is_bounded() -> None:
+    server = Server("s", limits=Limits(state_bytes=10_000), expose_errors=True)
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        async def large() -> str:
+            return "x" * 20_000
+
+        await ctx.once("large", large)
+        await ctx.elicit("?", {"x": int})
+
+    async with open_raw(server) as peer:
+        result = await call(peer, "ask")
+        assert "limits.state_bytes is 10,000. Keep less in ctx.once" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"), [({"tools": []}, "sampling.tools"), ({"includeContext": "allServers"}, "sampling.context")]
+)
+async def test_low_level_questions_need_what_was_declared_too(more: dict[str, Any], missing: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> InputRequired:
+        return InputRequired(
+            {"s": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1, **more}}}
+        )
+
+    async with open_raw(server) as peer:
+        with pytest.raises(MissingClientCapability, match=missing):
+            await call(peer, "ask", capabilities={"sampling": {}})

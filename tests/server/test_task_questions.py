@@ -292,6 +292,60 @@ async def test_a_task_that_may_be_run_again_finds_what_it_had(autojump_clock: An
     assert runs == ["began", "picked", "began"]
 
 
+async def test_what_was_done_once_is_stored_before_the_handler_goes_on(autojump_clock: Any) -> None:
+    store = MemoryTaskStore()
+    server = Server("s", tasks=store, task_inline_ms=0)
+    rows: list[dict[str, Any]] = []
+
+    @server.tool(task_support="required", restartable=True)
+    async def charge(ctx: Context) -> None:
+        async def pay() -> str:
+            return "paid"
+
+        await ctx.once("pay", pay)
+        assert ctx.task_id is not None
+        row = await store.get(ctx.task_id)
+        assert row is not None
+        rows.append(row.recorded["once"])
+
+    async with open_client(server) as client:
+        await (await client.start_tool("charge")).result()
+    assert rows == [{"pay": "paid"}]
+
+
+async def test_a_low_level_round_goes_on_where_it_was(autojump_clock: Any) -> None:
+    server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def add_up(ctx: Context) -> str | InputRequired:
+        total = ctx.request_state or 0
+        if ctx.input_responses:
+            number = ctx.input_responses["n"]["content"]["n"]
+            if not number:
+                return f"{total} in all"
+            total += number
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        params = {"mode": "form", "message": "Next?", "requestedSchema": schema}
+        return InputRequired({"n": {"method": "elicitation/create", "params": params}}, state=total)
+
+    task_id = ""
+    for number in (3, 4, 0):
+        # Each answer goes to another run.
+        async with open_client(server, on_elicit=lambda params: None) as client:
+            if not task_id:
+                started = await client.start_tool("add_up")
+                assert started.id is not None
+                task_id = started.id
+            task = client.task(task_id)
+            [key] = (await until(client, task, "input_required")).requests
+            await task.answer({key: accept(n=number)})
+            if number:
+                await trio.sleep(0.1)
+            else:
+                await until(client, task, "completed")
+                assert (await task.result()).text == "7 in all"
+
+
 async def test_one_that_may_not_says_so(autojump_clock: Any) -> None:
     server = sleeper(tasks=MemoryTaskStore(), limits=replace(LIMITS, drain_timeout=0.5))
     async with open_client(server) as client:
@@ -433,7 +487,7 @@ class Delayed(MemoryTaskStore):
 
     async def save(self, task: Task) -> bool:
         await trio.sleep(next(self._delays, 0))
-        self.answers.append(set(task.recorded.get("answers", ())))
+        self.answers.append({entry["key"] for entry in task.recorded.get("asked", ()) if "answer" in entry})
         return await super().save(task)
 
 

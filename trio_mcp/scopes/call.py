@@ -7,7 +7,7 @@ the call any more, and a cancellation that meets an answer on its way loses quie
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -73,12 +73,11 @@ class Successor(Protocol):
     def note(self, message: str) -> None:
         """Take progress or a log line, as text. Does not wait."""
 
-    def record(self) -> None:
-        """There is more that a run after this one wants to find: answers, and values of `once`."""
+    async def record(self) -> None:
+        """There is more that a run after this one wants to find: it is stored when this returns."""
 
-    async def ask(self, questions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Ask the client, and wait for answers that fit."""
-        ...
+    async def ask(self, entries: Sequence[Any]) -> None:
+        """Ask the client, and wait for answers that fit: each entry has its own then."""
 
     def abandon(self) -> None:
         """The client does not know of it and never will: end the work."""

@@ -16,7 +16,8 @@ from ..protocol.meta import LOG_LEVELS, declared_settings
 from ..protocol.results import PromptMessage
 from ..scopes.call import Call
 from .lifespan import LifespanT
-from .rounds import Elicited, Question, Rounds, form_question, roots_question, sample_question, url_question
+from .questions import Elicited, Question, form_question, roots_question, sample_question, url_question
+from .rounds import Rounds
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -196,6 +197,11 @@ class Context(Generic[LifespanT]):
     # -- asking
 
     @property
+    def goes_on(self) -> bool:
+        """Whether this is a task begun again that waits for the answers of a low-level round. For the server."""
+        return self._rounds is not None and self._rounds.journal.open_round is not None
+
+    @property
     def rounds(self) -> Rounds:
         """What was asked and answered so far."""
         if self._rounds is None:
@@ -205,12 +211,12 @@ class Context(Generic[LifespanT]):
     @property
     def input_responses(self) -> dict[str, Any]:
         """The answers that came with this request, by key, as the client sent them; for handlers that return `InputRequired`."""
-        return self.rounds.responses
+        return self.rounds.journal.responses
 
     @property
     def request_state(self) -> Any:
         """The `state` of the `InputRequired` that this request is the retry of; None on the first round."""
-        return self.rounds.user_state
+        return self.rounds.journal.state
 
     async def elicit(self, message: str, form: Any, *, key: str | None = None) -> Elicited[Any]:
         """Ask the user to fill in a form (client/elicitation).
@@ -223,14 +229,15 @@ class Context(Generic[LifespanT]):
             message: What to ask for.
             form: The fields: a dict of types (`{"name": str}`), a dataclass, TypedDict, Struct or pydantic model, or a JSON
                 Schema. Text, numbers, booleans and choices, nothing nested.
-            key: Names the question; otherwise it is numbered, and the handler must ask in the same order each time.
+            key: Names the question. Without it the question is found again by what it asks: an answer counts for the same text
+                and form, and for no other.
 
         Raises:
             MissingClientCapability: the client cannot show forms.
             ValueError: the form has a field that forms cannot have.
         """
         question = form_question(message, form)
-        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit"), question)
+        found: Elicited[Any] = await self._ask(key, "elicit", question)
         return found
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Elicited[Any]:
@@ -244,7 +251,7 @@ class Context(Generic[LifespanT]):
         Raises:
             MissingClientCapability: the client cannot open URLs.
         """
-        found: Elicited[Any] = await self._ask(key or self.rounds.next_key("elicit-url"), url_question(message, url))
+        found: Elicited[Any] = await self._ask(key, "elicit-url", url_question(message, url))
         return found
 
     async def sample(
@@ -271,7 +278,7 @@ class Context(Generic[LifespanT]):
             MissingClientCapability: the client cannot sample, or not with tools.
         """
         question = sample_question(messages, max_tokens=max_tokens, **options)
-        found: dict[str, Any] = await self._ask(key or self.rounds.next_key("sample"), question)
+        found: dict[str, Any] = await self._ask(key, "sample", question)
         return found
 
     async def list_roots(self, *, key: str | None = None) -> list[dict[str, Any]]:
@@ -280,7 +287,7 @@ class Context(Generic[LifespanT]):
         Raises:
             MissingClientCapability: the client has none.
         """
-        found: list[dict[str, Any]] = await self._ask(key or self.rounds.next_key("roots"), roots_question())
+        found: list[dict[str, Any]] = await self._ask(key, "roots", roots_question())
         return found
 
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
@@ -293,10 +300,12 @@ class Context(Generic[LifespanT]):
             MissingClientCapability: the client did not declare what one of them needs; nothing is asked then.
         """
         await trio.lowlevel.checkpoint()
-        return await self.rounds.ask(questions)
+        answers = await self.rounds.ask([(key, key, question) for key, question in questions.items()])
+        return dict(zip(questions, answers, strict=True))
 
-    async def _ask(self, key: str, question: Question) -> Any:
-        return (await self.ask({key: question}))[key]
+    async def _ask(self, key: str | None, kind: str, question: Question) -> Any:
+        await trio.lowlevel.checkpoint()
+        return (await self.rounds.ask([(key, kind, question)]))[0]
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         """Run `fn` once over all rounds of this request, and return its value, also after a retry.
@@ -308,12 +317,12 @@ class Context(Generic[LifespanT]):
         Raises:
             ValueError: the value is not JSON.
         """
-        known, value = self.rounds.once(key)
+        known, value = self.rounds.journal.once(key)
         if known:
             await trio.lowlevel.checkpoint()
             return value
         value = await fn()
-        self.rounds.keep(key, value)
+        await self.rounds.keep(key, value)
         return value
 
     def check_cancelled(self) -> None:

@@ -219,6 +219,10 @@ class Engine:
             if rest is not None:
                 logger.error("%s failed while it was cancelled", self._what(call), exc_info=rest)
             raise passing
+        asking, others = group.split(AskAgain)
+        if asking is not None and others is None:
+            # Questions that were asked at once go out in one round.
+            return self._told(call, AskAgain(_first(asking).rounds))
         # One error in a nursery is that error: a ToolError raised in one is for the model as well.
         single = only_exception(group)
         return self._masked(call, group) if single is None else self._told(call, single)
@@ -308,6 +312,12 @@ class Engine:
         if self.server.instructions is not None:
             out["instructions"] = self.server.instructions
         return out
+
+
+def _first(group: BaseExceptionGroup[AskAgain]) -> AskAgain:
+    """One of the questions that were asked at once: they all know of each other."""
+    one = group.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one
 
 
 @asynccontextmanager

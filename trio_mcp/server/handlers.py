@@ -23,8 +23,8 @@ from .context import Context
 from .extensions import ExtensionResult, check_declared, extension_result
 from .listening import listen
 from .outcome import is_data, prompt_result, read_result, tool_result
+from .questions import InputRequired
 from .registry import Prompt, Resource, Tool, did_you_mean
-from .rounds import InputRequired
 from .signature import Handler
 from .tasks import cancel_task, get_task, update_task
 
@@ -104,6 +104,8 @@ async def run_tool(
     threads: trio.CapacityLimiter,
 ) -> Result:
     """Run the function of a tool, and make a result of what it returns."""
+    if context.goes_on:
+        await context.rounds.go_on()
     value = await tool.handler.call(values, context, threads)
     if isinstance(value, _OTHER):
         while isinstance(value, InputRequired) and call.task is not None:

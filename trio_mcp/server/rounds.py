@@ -1,8 +1,8 @@
 """Multi round-trip requests: a handler asks, the request ends with `input_required`, the client answers on a retry
 (basic/patterns/mrtr).
 
-The handler is run again on the retry, and each question finds its recorded answer. Answers so far, and the values of `once`,
-travel in the sealed `requestState`; nothing is kept here, so any replica with the same keys can serve the retry.
+The handler is run again on the retry, and each question finds its recorded answer. The journal travels in the sealed
+`requestState`; nothing is kept here, so any replica with the same keys can serve the retry.
 """
 
 from __future__ import annotations
@@ -13,132 +13,27 @@ import importlib
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from ..errors import MissingClientCapability, RegistrationError
-from ..protocol.content import Text
-from ..protocol.jsontext import find_unwritable, shorten
+from ..protocol.jsontext import find_unwritable
 from ..protocol.methods import METHODS
-from ..protocol.results import PromptMessage
 from ..scopes.call import Call
-from .forms import Form
+from .journal import MISSING, Journal
+from .questions import InputRequired, Question, questions_of
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = [
-    "AskAgain",
-    "Elicited",
-    "InputRequired",
-    "Question",
-    "Rounds",
-    "form_question",
-    "roots_question",
-    "sample_question",
-    "state_keys",
-    "url_question",
-]
-
-ValueT = TypeVar("ValueT")
-
-_LIFETIME: Final = 600.0
-"""Seconds that a state may be used: a person answers a form in minutes, a thief has no longer."""
+__all__ = ["Ask", "AskAgain", "Rounds", "state_keys"]
 
 _ENVIRONMENT: Final = "TRIO_MCP_STATE_KEYS"
 
-
-@dataclass(frozen=True, slots=True)
-class Elicited(Generic[ValueT]):
-    """What a user did with a form or a URL.
-
-    Attributes:
-        action: "accept", "decline" or "cancel".
-        value: What was filled in, as the form's type; None unless it was accepted (and for URLs).
-    """
-
-    action: Literal["accept", "decline", "cancel"]
-    value: ValueT | None = None
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the user said yes."""
-        return self.action == "accept"
-
-
-class Question:
-    """One request to the client, and how its answer is checked.
-
-    Args:
-        method: elicitation/create, sampling/createMessage or roots/list.
-        params: Its parameters.
-        needs: The capability that the client must have declared, as an object.
-        form: The form, if it is one.
-
-    Raises:
-        ValueError: the parameters are not JSON.
-    """
-
-    __slots__ = ("form", "method", "needs", "params")
-
-    def __init__(self, method: str, params: dict[str, Any], needs: dict[str, Any], form: Form | None = None) -> None:
-        bad = find_unwritable(params)
-        if bad:
-            raise ValueError(f"{method}: {bad}")
-        self.method: str = method
-        self.params: dict[str, Any] = params
-        self.needs: dict[str, Any] = needs
-        self.form: Form | None = form
-
-    def to_wire(self) -> dict[str, Any]:
-        """The request, as an entry of `inputRequests`."""
-        return {"method": self.method, "params": self.params}
-
-    def accepts(self, answer: Any) -> bool:
-        """Whether an answer is one that the handler can use; otherwise it is asked again."""
-        if type(answer) is not dict:
-            return False
-        if self.method == "elicitation/create":
-            action = answer.get("action")
-            if action == "accept" and self.form is not None:
-                return self.form.fits(answer.get("content"))
-            return action in ("accept", "decline", "cancel")
-        if self.method == "roots/list":
-            roots = answer.get("roots")
-            return type(roots) is list and all(type(item) is dict and type(item.get("uri")) is str for item in roots)
-        return "content" in answer and type(answer.get("role")) is str and type(answer.get("model")) is str
-
-    def result(self, answer: dict[str, Any]) -> Any:
-        """The answer, as the handler gets it."""
-        if self.method == "elicitation/create":
-            value = self.form.load(answer["content"]) if answer["action"] == "accept" and self.form else None
-            return Elicited(answer["action"], value)
-        return answer["roots"] if self.method == "roots/list" else answer
-
-
-@dataclass(frozen=True, slots=True)
-class InputRequired:
-    """A handler's result that asks for input, in the low-level way.
-
-    The handler is called again with the answers in `ctx.input_responses` and `state` in `ctx.request_state`.
-
-    Args:
-        requests: Requests for the client by key, as the protocol has them (`{"method": …, "params": …}`).
-        state: Any JSON value to find again; sealed on the way.
-
-    Raises:
-        ValueError: neither requests nor state.
-    """
-
-    requests: Mapping[str, dict[str, Any]]
-    state: Any = None
-
-    def __post_init__(self) -> None:
-        if not self.requests and self.state is None:
-            raise ValueError("InputRequired needs requests or a state")
+Ask = tuple[str | None, str, Question]
+"""A question with the name that the handler gives it, or None, and its kind."""
 
 
 class AskAgain(BaseException):
@@ -150,7 +45,13 @@ class AskAgain(BaseException):
 
 
 class Rounds:
-    """The rounds of one request. Made when a handler first asks."""
+    """The rounds of one request. Made when a handler first asks.
+
+    Attributes:
+        journal: What was asked, answered and kept.
+    """
+
+    __slots__ = ("_call", "_ending", "_engine", "_mirror", "journal")
 
     def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
         self._engine = engine
@@ -159,16 +60,10 @@ class Rounds:
         if row is None or row.mirror is None or "requestState" not in row.schema["properties"]:
             raise RuntimeError(f"{call.method} cannot ask for input")
         self._mirror = row.mirror
-        self._counts: dict[str, int] = {}
-        self._pending: dict[str, Question] = {}
+        self._ending = False
         state = call.params.get("requestState")
         payload = recorded or (self._open(state) if state is not None else {})
-        self.user_state: Any = payload.get("user")
-        self.responses: dict[str, Any] = dict(call.params.get("inputResponses") or {})
-        # What the client answers now, over what it answered before.
-        self._answers: dict[str, Any] = {**payload.get("answers", {}), **self.responses}
-        self._asked: set[str] = set(payload.get("answers", {}))
-        self._once: dict[str, Any] = payload.get("once", {})
+        self.journal: Journal = Journal(payload, call.params.get("inputResponses") or {})
 
     def _module(self) -> Any:
         # The cipher takes a while to load, and most servers ask nothing.
@@ -189,33 +84,35 @@ class Rounds:
 
     # -- what handlers do
 
-    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    async def ask(self, questions: Sequence[Ask]) -> list[Any]:
         """The answers to all of these; ends the handler when one is missing or does not fit.
 
         Raises:
             MissingClientCapability: the client did not declare what a question needs; before anything is asked.
         """
-        for question in questions.values():
+        for _, _, question in questions:
             self._check_capability(question)
-        missing = {key: question for key, question in questions.items() if not question.accepts(self._answers.get(key))}
-        # What is answered already goes into the state, also when the rest is asked for again.
-        self._asked.update(key for key in questions if key not in missing)
+        entries = [(self.journal.ask(*question), question[2]) for question in questions]
+        missing = [entry for entry, _ in entries if entry.answer is MISSING]
         if missing and self._call.task is not None:
             # The request is over, and a task can wait.
-            self._answers.update(await self._call.task.ask(missing))
-            self._asked.update(missing)
-            self._call.task.record()
+            await self._call.task.ask(missing)
         elif missing:
-            self._pending = missing
+            for entry in missing:
+                entry.waiting = True
+            try:
+                # What is asked beside it in one nursery goes out in the same round.
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled:
+                if not self._ending:
+                    for entry in missing:
+                        entry.waiting = False
+                raise
+            self._ending = True
             # The request ends with the question, however long the handler takes to unwind.
             self._call.stays = True
             raise AskAgain(self)
-        return {key: question.result(self._answers[key]) for key, question in questions.items()}
-
-    def next_key(self, kind: str) -> str:
-        """A key for a question that has no name: the same in each round, since a handler asks in the same order."""
-        count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        return f"{kind}-{count}"
+        return [question.result(entry.answer) for entry, question in entries]
 
     def _check_capability(self, question: Question) -> None:
         declared: Any = self._call.meta.client_capabilities
@@ -231,12 +128,8 @@ class Rounds:
                 {"requiredCapabilities": question.needs},
             )
 
-    def once(self, key: str) -> tuple[bool, Any]:
-        """Whether a value is kept under this key, and the value."""
-        return key in self._once, self._once.get(key)
-
-    def keep(self, key: str, value: Any) -> None:
-        """Keep a value for the rounds to come.
+    async def keep(self, key: str, value: Any) -> None:
+        """Keep a value for the rounds to come; in a task it is stored before this returns.
 
         Raises:
             ValueError: it is not JSON.
@@ -244,122 +137,80 @@ class Rounds:
         bad = find_unwritable(value)
         if bad:
             raise ValueError(f"ctx.once({key!r}): the value is kept as JSON: {bad}")
-        self._once[key] = value
+        self.journal.keep(key, value)
         if self._call.task is not None:
-            self._call.task.record()
-
-    def answered(self, key: str, answer: dict[str, Any]) -> None:
-        """Take the answer to a question that may come."""
-        self._answers[key] = answer
-
-    def payload(self) -> dict[str, Any]:
-        """What another run finds again: answers, and values of `once`."""
-        answers = {key: self._answers[key] for key in self._asked if key in self._answers}
-        parts = {"answers": answers or None, "once": self._once or None}
-        return {key: value for key, value in parts.items() if value is not None}
+            await self._call.task.record()
 
     # -- what is sent
 
     def required(self) -> dict[str, Any]:
-        """The result for a handler that ended with `AskAgain`."""
-        return self._result({key: question.to_wire() for key, question in self._pending.items()}, self.user_state)
+        """The result for a handler that ended with `AskAgain`.
+
+        Raises:
+            ValueError: what must be found again is too large.
+        """
+        return self._result(self.journal.waiting())
 
     def low_level(self, result: InputRequired) -> dict[str, Any]:
         """The result for a handler that returned `InputRequired`.
 
         Raises:
             MissingClientCapability: the client did not declare what a request needs.
-            ValueError: a request is none that a server may make.
+            ValueError: a request is none that a server may make, or what must be found again is too large.
         """
-        for question in _questions(result).values():
+        for question in questions_of(result).values():
             self._check_capability(question)
-        return self._result({key: dict(request) for key, request in result.requests.items()}, result.state)
+        self.journal.state = result.state
+        self.journal.responses = {}
+        return self._result({key: dict(request) for key, request in result.requests.items()})
 
     async def low_level_wait(self, result: InputRequired) -> None:
         """The same in a task: wait for the answers, which the handler finds when it is called again."""
-        questions = _questions(result)
+        questions = questions_of(result)
         for question in questions.values():
             self._check_capability(question)
         await trio.lowlevel.checkpoint()
-        assert self._call.task is not None
-        self.responses = await self._call.task.ask(questions) if questions else {}
-        self.user_state = result.state
+        self.journal.state = result.state
+        self.journal.responses = {}
+        self.journal.open_round = {key: dict(request) for key, request in result.requests.items()}
+        await self.go_on()
 
-    def _result(self, requests: dict[str, Any], state: Any) -> dict[str, Any]:
-        payload = self.payload()
-        if state is not None:
-            payload["user"] = state
+    async def go_on(self) -> None:
+        """In a task: wait for the answers of the low-level round that is open, if one is."""
+        task, journal = self._call.task, self.journal
+        assert task is not None
+        if journal.open_round is None:
+            return
+        questions = questions_of(InputRequired(journal.open_round, state=journal.state or 0))
+        entries = {name: journal.ask(name, name, question) for name, question in questions.items()}
+        missing = [entry for entry in entries.values() if entry.answer is MISSING]
+        if missing:
+            await task.ask(missing)
+        journal.responses = {name: entry.answer for name, entry in entries.items()}
+        journal.open_round = None
+        # The next round may ask the same again, and means it.
+        for entry in entries.values():
+            journal.forget(entry)
+        await task.record()
+
+    def _result(self, requests: dict[str, Any]) -> dict[str, Any]:
+        limits = self._engine.limits
         sealed = self._module().seal_state(
-            payload, self._engine.server.state_keys[0], secrets.token_bytes(12), time.time() + _LIFETIME, self._bound()
+            self.journal.to_json(stored=False),
+            self._engine.server.state_keys[0],
+            secrets.token_bytes(12),
+            time.time() + limits.state_lifetime,
+            self._bound(),
         )
+        if len(sealed) > limits.state_bytes:
+            raise ValueError(
+                f"what {self._call.method} must find again has {len(sealed):,} bytes when it is sealed; "
+                f"limits.state_bytes is {limits.state_bytes:,}. Keep less in ctx.once, or a key to it"
+            )
         out: dict[str, Any] = {"resultType": "input_required", "requestState": sealed}
         if requests:
             out["inputRequests"] = requests
         return out
-
-
-def form_question(message: str, form: Any) -> Question:
-    """A question for `ctx.ask`: a form, as for `ctx.elicit`.
-
-    Raises:
-        ValueError: the form has a field that forms cannot have.
-    """
-    fields = Form(form)
-    params = {"mode": "form", "message": message, "requestedSchema": fields.schema}
-    return Question("elicitation/create", params, {"elicitation": {"form": {}}}, fields)
-
-
-def url_question(message: str, url: str) -> Question:
-    """A question for `ctx.ask`: a page to visit, as for `ctx.elicit_url`."""
-    params = {"mode": "url", "message": message, "url": url}
-    return Question("elicitation/create", params, {"elicitation": {"url": {}}})
-
-
-def sample_question(
-    messages: str | Sequence[PromptMessage | dict[str, Any]], *, max_tokens: int = 1_000, **options: Any
-) -> Question:
-    """A question for `ctx.ask`: for the client's model, as for `ctx.sample`.
-
-    Raises:
-        ValueError: an option is not JSON.
-    """
-    items = [PromptMessage(Text(messages))] if isinstance(messages, str) else messages
-    params: dict[str, Any] = {
-        "messages": [item.to_wire() if isinstance(item, PromptMessage) else item for item in items],
-        "maxTokens": max_tokens,
-        **options,
-    }
-    return Question("sampling/createMessage", params, {"sampling": {"tools": {}} if "tools" in options else {}})
-
-
-def roots_question() -> Question:
-    """A question for `ctx.ask`: the client's roots, as for `ctx.list_roots`."""
-    return Question("roots/list", {}, {"roots": {}})
-
-
-def _questions(result: InputRequired) -> dict[str, Question]:
-    """The requests of a handler that returned `InputRequired`.
-
-    Raises:
-        ValueError: one is none that a server may make.
-    """
-    out: dict[str, Question] = {}
-    for key, request in result.requests.items():
-        needs = _needs(key, request)
-        out[key] = Question(request["method"], dict(request.get("params") or {}), needs)
-    return out
-
-
-def _needs(key: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    method = request.get("method")
-    if method == "elicitation/create":
-        mode = (request.get("params") or {}).get("mode", "form")
-        return {"elicitation": {mode: {}}}
-    if method == "sampling/createMessage":
-        return {"sampling": {}}
-    if method == "roots/list":
-        return {"roots": {}}
-    raise ValueError(f"InputRequired: request {key!r}: method {shorten(method)} is none that a server may ask with")
 
 
 def state_keys(given: Any) -> list[bytes]:

@@ -7,7 +7,7 @@ moment at which two own it. What ends it is always its own scope, or the scope o
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..protocol.tasks import Status, Task
 from ..scopes.call import Call
 from ..tasks.store import TaskStoreError
 from .context import Context
-from .rounds import Question
+from .journal import Entry
 
 if TYPE_CHECKING:
     from .tasks import Tasks
@@ -32,18 +32,6 @@ Outcome = bytes | ProtocolError
 """What a request answers: the encoded result, or an error."""
 
 INTERRUPTED = "The server stopped before the task had finished"
-
-
-class _Asked:
-    """A question that waits for its answer."""
-
-    __slots__ = ("answer", "answered", "name", "question")
-
-    def __init__(self, name: str, question: Question) -> None:
-        self.name: str = name
-        self.question: Question = question
-        self.answer: dict[str, Any] = {}
-        self.answered: trio.Event = trio.Event()
 
 
 class ServerTask:
@@ -66,17 +54,13 @@ class ServerTask:
     """
 
     __slots__ = (
-        "_answered",
-        "_asked",
         "_call",
         "_end",
         "_lapsed",
-        "_left",
         "_lock",
         "_started",
         "_tasks",
         "_timeout",
-        "_used",
         "_work",
         "abandoned",
         "begun",
@@ -105,14 +89,8 @@ class ServerTask:
         self._timeout = timeout
         self._end: Task | None = None
         self._lock = trio.Lock()
-        self._asked: dict[str, _Asked] = {}
-        self._used: set[str] = set(row.recorded.get("keys", ()))
-        # Answers by the name of the question; the handler may not have seen them yet.
-        self._answered: dict[str, Any] = {}
-        # What an earlier run had asked and was not answered: the name and the question, by key.
-        self._left: dict[str, tuple[str, Any]] = {}
-        # Whether questions were given up by the handler.
-        self._lapsed = False
+        # Questions that were given up by the handler.
+        self._lapsed: list[Entry] = []
         self._started: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
         self.context: Context[Any] = context
         self.row: Task = row
@@ -250,90 +228,48 @@ class ServerTask:
         if not self.row.final:
             self._change(message=message)
 
-    def record(self) -> None:
-        """Keep answers and values of `once`, for a run after this one."""
-        if self.row.restartable:
-            self.row = replace(self.row, recorded=self.recorded())
-            self._tasks.touch(self)
+    async def record(self) -> None:
+        """Store answers and values of `once`, for a run after this one. While the store fails this stays here."""
+        if not self.row.restartable:
+            await trio.lowlevel.checkpoint()
+            return
+        self.row = replace(self.row, recorded=self.recorded())
+        while True:
+            try:
+                return await self.save()
+            except TaskStoreError as exc:
+                logger.error("%s; trying again", exc)
+                await trio.sleep(self._tasks.limits.task_retry)
 
     def recorded(self) -> dict[str, Any]:
         """What a run after this one finds; nothing where there will be none."""
-        if not self.row.restartable:
-            return {}
-        payload = self.context.rounds.payload()
-        return {
-            **payload,
-            "answers": {**payload.get("answers", {}), **self._answered},
-            "keys": sorted(self._used),
-            "open": {key: asked.name for key, asked in self._asked.items()},
-        }
+        return self.context.rounds.journal.to_json(stored=True) if self.row.restartable else {}
 
-    def resume(self, before: Task) -> None:
-        """Go on where an earlier run was: what it had asked is still the same question."""
-        names = before.recorded.get("open", {})
-        self._left = {key: (names[key], wire) for key, wire in before.requests.items() if key in names}
-
-    async def ask(self, questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """Ask, and wait for all of the answers.
-
-        Returns:
-            Answers that fit, by the key of the question.
-        """
-        asked = [_Asked(name, question) for name, question in questions.items()]
-        for one in asked:
-            self._open(one)
+    async def ask(self, entries: Sequence[Entry]) -> None:
+        """Ask, and wait for all of the answers that fit."""
+        for entry in entries:
+            entry.waiting = True
         self._standing()
         try:
-            for one in asked:
-                await one.answered.wait()
+            for entry in entries:
+                await entry.answered.wait()
         finally:
-            mine = set(map(id, asked))
-            left = [key for key, one in self._asked.items() if id(one) in mine]
-            for key in left:
-                del self._asked[key]
+            left = [entry for entry in entries if entry.waiting]
             if left:
                 # Seen when the work goes on. When it ends with this, the next run finds the questions still open.
-                self._lapsed = True
+                self._lapsed += left
                 self._tasks.touch(self)
-        return {one.name: one.answer for one in asked}
-
-    def _open(self, asked: _Asked) -> None:
-        """A key that was never used in this task for another question (section Task Update Requests)."""
-        wire = asked.question.to_wire()
-        for key, question in self._left.items():
-            if question == (asked.name, wire):
-                del self._left[key]
-                self._asked[key] = asked
-                return
-        key, count = asked.name, 1
-        while key in self._used:
-            count += 1
-            key = f"{asked.name}~{count}"
-        self._used.add(key)
-        self._asked[key] = asked
 
     def answer(self, responses: Mapping[str, Any]) -> None:
         """Take answers. Those to other keys are ignored; one that does not fit is asked for again, under a new key."""
-        known = False
-        for key, response in responses.items():
-            asked = self._asked.pop(key, None)
-            if asked is None:
-                if key in self._left:
-                    # To an earlier run, and this one has not come so far yet.
-                    name, _ = self._left.pop(key)
-                    self._answered[name] = response
-                    self.context.rounds.answered(name, response)
-                    self.record()
-                continue
-            known = True
-            if asked.question.accepts(response):
-                # Before the handler has seen it: what was acknowledged is not lost.
-                asked.answer = self._answered[asked.name] = response
-                asked.answered.set()
-            else:
-                self._open(asked)
-        if known:
+        journal = self.context.rounds.journal
+        known = [journal.answer(key, response) for key, response in responses.items()]
+        if any(known):
             self._standing()
+        elif self.row.restartable:
+            # To what an earlier run had asked, and this one has not come so far yet.
+            self.row = replace(self.row, recorded=self.recorded())
+            self._tasks.touch(self)
 
     def current(self) -> Task:
         """Its state now."""
@@ -342,7 +278,11 @@ class ServerTask:
         return self.row
 
     def _standing(self) -> None:
-        self._lapsed = False
-        requests = {key: asked.question.to_wire() for key, asked in self._asked.items()}
+        journal = self.context.rounds.journal
+        for entry in self._lapsed:
+            if entry.waiting:
+                journal.forget(entry)
+        self._lapsed.clear()
+        requests = journal.waiting()
         status: Status = "input_required" if requests else "working"
         self._change(status=status, requests=requests, recorded=self.recorded())

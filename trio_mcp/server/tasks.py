@@ -402,7 +402,6 @@ class Tasks:
         again = replace(row, status="working", requests={}, message=None, attempts=row.attempts + 1, updated=now)
         task = self._task(again, call, tool, values, context)
         task.begun, task.escalated, call.task = True, True, task
-        task.resume(row)
         await task.save()
         self.running[task.id] = task
         await self._collector.start(task.run)
