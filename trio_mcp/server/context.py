@@ -197,8 +197,8 @@ class Context(Generic[LifespanT]):
     # -- asking
 
     @property
-    def goes_on(self) -> bool:
-        """Whether this is a task begun again that waits for the answers of a low-level round. For the server."""
+    def _goes_on(self) -> bool:
+        """Whether this is a task begun again that waits for the answers of a low-level round; asked by the server."""
         return self._rounds is not None and self._rounds.journal.open_round is not None
 
     @property

@@ -104,7 +104,7 @@ async def run_tool(
     threads: trio.CapacityLimiter,
 ) -> Result:
     """Run the function of a tool, and make a result of what it returns."""
-    if context.goes_on:
+    if context._goes_on:
         await context.rounds.go_on()
     value = await tool.handler.call(values, context, threads)
     if isinstance(value, _OTHER):
