@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -13,31 +11,7 @@ from trio.testing import MockClock
 from trio_mcp import Server
 from trio_mcp.testing import open_raw, request
 
-
-class Turns(trio.abc.Instrument):
-    """Counts the steps of tasks in each turn of the scheduler."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.most = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.now += 1
-
-    def before_io_wait(self, timeout: float) -> None:
-        self.most = max(self.most, self.now)
-        self.now = 0
-
-
-@contextmanager
-def counting() -> Iterator[Turns]:
-    """Count while the block lasts."""
-    turns = Turns()
-    trio.lowlevel.add_instrument(turns)
-    try:
-        yield turns
-    finally:
-        trio.lowlevel.remove_instrument(turns)
+from .turns import counting
 
 
 async def test_a_flood_of_requests_leaves_the_others_their_turn(autojump_clock: MockClock) -> None:
