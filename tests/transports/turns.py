@@ -14,8 +14,10 @@ class Turns(trio.abc.Instrument):
     def __init__(self) -> None:
         self.now = 0
         self.most = 0
+        self.all = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.all += 1
         self.now += 1
 
     def before_io_wait(self, timeout: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import trio
 from trio.testing import MockClock
 
 from ..turns import counting
@@ -27,3 +28,17 @@ async def test_a_flood_of_requests_leaves_the_others_their_turn(autojump_clock: 
         assert texts == [f"{number}" for number in range(count)]
         # Those that were just read, and those that began before: not all that came in one read.
         assert turns.most < count * 0.6, turns.most
+
+
+async def test_a_client_that_does_not_read_costs_no_steps(autojump_clock: MockClock) -> None:
+    async with site(write_stall=5) as s:
+        client = await s.connect(lockstep=True, initial=2**24)
+        # Each is more than the stream holds, and nobody reads.
+        for number in range(5):
+            await client.ask(number, "big", size=60_000)
+        await trio.sleep(1)
+        with counting() as turns:
+            await trio.sleep(3)
+        # A few for those that look whether it takes something; each millisecond would be thousands.
+        assert turns.all < 200, turns.all
+        await client.over.wait()
