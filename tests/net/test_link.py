@@ -63,3 +63,29 @@ async def test_a_handler_that_cleans_up_at_the_end_says_nothing(autojump_clock: 
         said = json.loads(b"".join([piece async for piece in ours]))
         assert (said["id"], said["error"]["code"]) == (1, 504)
         await ours.aclose()
+
+
+async def test_a_client_that_closes_its_socket_is_not_waited_for(autojump_clock: MockClock) -> None:
+    server = Server("s", limits=Limits(drain_timeout=2))
+    begun, ended = trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+        return "never"
+
+    one, two = trio.socket.socketpair()
+    ours, theirs = trio.SocketStream(one), trio.SocketStream(two)
+    async with open_engine(server) as engine, trio.open_nursery() as nursery:
+        nursery.start_soon(serve_lines, engine, Link(theirs, theirs, engine.limits))
+        await ours.send_all(json.dumps(request(1, "tools/call", name="wait", arguments={})).encode() + b"\n")
+        await begun.wait()
+        left = trio.current_time()
+        await ours.aclose()
+        await ended.wait()
+        # Nobody could read an answer, so nothing of the time of the drain is used.
+        assert trio.current_time() - left < 1

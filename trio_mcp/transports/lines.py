@@ -39,6 +39,9 @@ __all__ = ["serve_lines"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
+# Lines that are taken in one turn of the scheduler: one read may have hundreds, and other connections wait meanwhile.
+_TURN = 16
+
 
 class _Connection:
     def __init__(self, engine: Engine, link: Link, nursery: trio.Nursery) -> None:
@@ -78,8 +81,11 @@ class _Connection:
     async def read(self) -> None:
         """Read to the end of input."""
         while lines := await self._link.receive():
-            for line in lines:
+            for number, line in enumerate(lines, 1):
                 self._take(line)
+                if not number % _TURN:
+                    # What was read is taken, also when the end comes: so this is no place to be cancelled.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _take(self, line: Any) -> None:
         if line is TOO_LONG:

@@ -129,7 +129,9 @@ class Outbox:
             return self.broken
         poll = select.poll()
         poll.register(self._fd, 0)
-        return any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
+        # A pipe without a reader has an error; a socket whose peer has closed both halves is hung up.
+        gone = select.POLLERR | select.POLLHUP | select.POLLNVAL
+        return any(events & gone for _, events in poll.poll(0))
 
     def break_off(self) -> None:
         """Give up: the peer is gone, and whoever waits need not. From now on nothing touches the descriptor."""

@@ -1,4 +1,4 @@
-"""HTTP/2 (RFC 9113), the server's half of one connection.
+"""HTTP/2 (RFC 9113), the server's half of one connection. What waits to be sent is in `http2_answers`.
 
 The `h2` library reads frames, keeps the states of streams, the windows and the field tables. In front of it stands a reader of
 frames that counts and bounds what it does not, and that keeps away from it what would make it end the connection although one
@@ -11,8 +11,6 @@ stream alone is wrong, or although the connection may go on:
 | SETTINGS | unknown ones are dropped, `h2` would keep them |
 | HEADERS | the fields are judged here; `h2` is told of none, and of no bound for streams: one too many is refused alone |
 | trailers that do not end the stream, WINDOW_UPDATE of 0 | that stream is reset |
-
-What waits to be sent is in `http2_answers`.
 """
 
 from __future__ import annotations
@@ -88,6 +86,7 @@ class Http2:
         closed: Nothing is read any more.
         settled: Whether the client has sent its preface and its first settings.
         in_head: Whether a head has begun and not ended.
+        behind: Whether frames have come that wait for the next `receive`.
     """
 
     def __init__(self, limits: Limits, now: float) -> None:
@@ -104,16 +103,15 @@ class Http2:
         self._leftovers = Leftovers(limits.h2_streams, 4 * limits.message_bytes)
         self._known: set[tuple[bytes, bytes]] = set()
         self._counts: dict[str, int] = {}
-        self._period = now
-        self._now = now
-        self._block = 0
-        self._block_size = self._block_frames = 0
+        self._period = self._now = now
+        self._block = self._block_size = self._block_frames = 0
         self._bad_trailers = False
         self._last = 0
         self._most: int | None = None
         self._told = False
         self.settled: bool = False
         self.closed: bool = False
+        self.behind: bool = False
 
     @property
     def streams(self) -> int:
@@ -125,12 +123,13 @@ class Http2:
 
     # -- reading
 
-    def receive(self, data: bytes, now: float) -> list[Event]:
+    def receive(self, data: bytes, now: float, most: int = 65_536) -> list[Event]:
         """Read bytes of the client.
 
         Args:
             data: Any bytes.
             now: The time.
+            most: Frames to read now; what is behind them waits.
 
         Returns:
             What they mean, in their order. Nothing comes behind `Fatal`.
@@ -149,7 +148,7 @@ class Http2:
         buffer = self._buffer + data if self._buffer else data
         try:
             at = self._begin(buffer)
-            while self._started and len(buffer) - at >= 9:
+            while self._started and most and len(buffer) - at >= 9:
                 length = int.from_bytes(buffer[at : at + 3], "big")
                 if length > _FRAME_MOST:
                     raise _Broken(_Code.FRAME_SIZE_ERROR, "a frame that is too long")
@@ -157,8 +156,8 @@ class Http2:
                 if len(buffer) < end:
                     break
                 self._receive_frame(buffer[at:end], length)
-                at = end
-            self._buffer = buffer[at:]
+                at, most = end, most - 1
+            self._buffer, self.behind = buffer[at:], not most
             self._collect()
         except _Broken as exc:
             self._fail(exc.code, exc.reason)
@@ -188,7 +187,7 @@ class Http2:
         self._end()
 
     def _end(self) -> None:
-        self.closed = True
+        self.closed, self.behind = True, False
         self._buffer = b""
         self._streams.clear()
         self.answers.clear()

@@ -31,6 +31,8 @@ logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _PIECE: Final = 16_384
 _LINGER: Final = 0.25
+_TURN: Final = 32
+"""Frames that are read in one turn of the scheduler, about 16 requests: one read may have thousands, and others wait."""
 _INTERNAL_ERROR: Final = 2
 
 
@@ -175,11 +177,10 @@ class H2Connection:
 
     async def _read(self) -> None:
         while not self._ended:
-            try:
-                data = await self._receive()
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            if self.wire.behind:
+                await trio.lowlevel.checkpoint()
                 data = b""
-            if not data:
+            elif not (data := await self._receive()):
                 # A half-closed connection counts as closed.
                 self._peer_gone()
                 return
@@ -188,6 +189,13 @@ class H2Connection:
                 self._take(data)
 
     async def _receive(self) -> bytes:
+        """The next bytes; none at the end, however it came."""
+        try:
+            return await self._next()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    async def _next(self) -> bytes:
         if self._sock is None:
             return bytes(await self._stream.receive_some(self._limits.read_chunk))
         # After a request everything was read, so a read before the wait would only find that out again.
@@ -335,7 +343,7 @@ class H2Connection:
 
     def _take(self, data: bytes) -> None:
         now = trio.current_time()
-        self._hear(self.wire.receive(data, now), now)
+        self._hear(self.wire.receive(data, now, _TURN), now)
         if not self.wire.in_head:
             self._head_due = float("inf")
         elif self._head_due == float("inf"):
