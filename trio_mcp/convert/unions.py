@@ -39,6 +39,7 @@ class UnionCodec(Codec):
         self._out = out
         self._tag = tag
         self._by_tag: dict[tuple[type, Any], Codec] | None = None
+        self._options = ""
         self._by_class: dict[type, list[tuple[int, Codec]]] = {}
         self.kinds: frozenset[str] = frozenset().union(*(arm.kinds for arm in self._arms))
         self.expects: str = " or ".join(dict.fromkeys(arm.expects for arm in self._arms))
@@ -162,8 +163,9 @@ class UnionCodec(Codec):
                     if arm is not None:
                         return arm
             what = ""
-        options = [constant for _, constant in self._by_tag]
-        expected = f"one of {', '.join(shorten(option) for option in options)}"
+        if not self._options:
+            self._options = f"one of {', '.join(shorten(constant) for _, constant in self._by_tag)}"
+        expected = self._options
         found = Found()
         if what:
             found.note(f"missing, expected {expected}", self._tag)
