@@ -280,6 +280,23 @@ def test_an_arm_takes_what_bounds_and_keys_of_another_refuse(annotation: Any, va
         assert codec_of(annotation).load(wire) == value
 
 
+@dataclass
+class Base:
+    a: int
+
+
+@dataclass
+class Near(Base):
+    b: int = 0
+
+
+def test_a_wrong_value_of_the_nearest_class_does_not_go_out_as_another() -> None:
+    codec = codec_of(Base | Near, out=True)
+    assert codec.dump(Near(1, 2)) == {"a": 1, "b": 2}
+    with pytest.raises(Mismatch, match="b: expected integer"):
+        codec.dump(Near(1, "x"))  # type: ignore[arg-type]
+
+
 def test_a_value_of_no_arm_is_told_of_all_arms_in_pieces_too() -> None:
     codec = codec_of(Literal[1, 2] | Annotated[str, at.MinLen(2)])
     with pytest.raises(Mismatch) as plain:
