@@ -365,3 +365,31 @@ def test_the_problems_of_a_model_are_bounded() -> None:
     assert caught.value.more == 2000
     with pytest.raises(Mismatch, match=r"20,000 values do not fit, too many to list"):
         codec.load({"cells": ["a"] * 20_000})
+
+
+def test_the_look_at_a_long_array_adds_up() -> None:
+    codec = codec_of(list[int] | list[str])
+    value = ["a"] * 1000 + [1] * 500
+    with pytest.raises(Mismatch) as plain:
+        codec.load(value)
+    with pytest.raises(Mismatch) as pieces:
+        in_pieces(codec, value, False)
+    assert str(plain.value) == str(pieces.value)
+    assert str(plain.value).startswith("[1000]: expected string")
+
+
+@dataclass
+class Left:
+    kind: Literal["p", "r"]
+    side: Literal["left"]
+
+
+@dataclass
+class Right:
+    kind: Literal["r", "q"]
+    side: Literal["right"]
+
+
+@pytest.mark.parametrize("kind", ["p", "r"])
+def test_constants_that_two_classes_share_do_not_decide(kind: Any) -> None:
+    assert codec_of(Left | Right).load({"kind": kind, "side": "left"}) == Left(kind, "left")
