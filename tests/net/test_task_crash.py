@@ -218,7 +218,7 @@ async def test_an_end_that_was_told_is_kept(how: str, tmp_path: Path) -> None:
     ends: dict[str, dict[str, Any]] = {}
     for number in range(3):
         async with server_process(path) as process:
-            task_id = await process.client.start("quick", number=number, seconds=0.1)
+            task_id = await process.client.start("quick", number=number, seconds=0.4)
             if how == "heard":
                 async with process.client.listen(task_id) as following:
                     while (state := (await following())["params"])["status"] not in FINAL:

@@ -198,6 +198,8 @@ class ClassCodec(NamedCodec):
             for field, item in self._read(value, made, found):
                 try:
                     made[field.name] = yield from field.codec.pieces(item, out, pace)
+                except RecursionError:
+                    raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
                 except Mismatch as exc:
                     found.under(field.name, exc)
             return self._written(value, made, found)
@@ -278,7 +280,10 @@ class AliasCodec(NamedCodec):
             raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
 
     def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
-        return (yield from self.inner.pieces(value, out, pace))
+        try:
+            return (yield from self.inner.pieces(value, out, pace))
+        except RecursionError:
+            raise Mismatch(Problem("nested too deep (or refers to itself)")) from None
 
     def owns(self, value: Any) -> bool:
         return self.inner.owns(value)

@@ -12,6 +12,7 @@ from ..protocol.jsontext import shorten
 __all__ = [
     "ALL_KINDS",
     "FITS",
+    "KEPT",
     "Codec",
     "Found",
     "Misfit",
@@ -34,7 +35,7 @@ Misfit = tuple[int, int, int]
 ALL_KINDS: Final = frozenset({"null", "bool", "int", "float", "str", "list", "dict"})
 FITS: Final[Misfit] = (0, 0, 0)
 
-_KEPT: Final = 1000
+KEPT: Final = 1000
 """Problems of one value that are kept, more than any message shows (`limits.shown_errors`); the rest is counted."""
 
 _PIECE: Final = 2000
@@ -132,12 +133,14 @@ class Mismatch(Exception):
     Attributes:
         problems: What was found, from the first on.
         more: How many problems there are besides.
+        counted: Whether that is all; false where nobody looked for more.
     """
 
     def __init__(self, *problems: Problem, more: int = 0) -> None:
         super().__init__()
         self.problems: list[Problem] = list(problems)
         self.more: int = more
+        self.counted: bool = True
 
     @staticmethod
     def of(value: Any, expected: str) -> Mismatch:
@@ -163,7 +166,7 @@ class Found:
     def under(self, key: str | int, exc: Mismatch) -> None:
         """Add the problems of a part, seen from the whole: each path gets the key of the part."""
         self.more += exc.more
-        room = _KEPT - len(self.problems)
+        room = KEPT - len(self.problems)
         if room < len(exc.problems):
             self.more += len(exc.problems) - room
             del exc.problems[room:]
@@ -173,7 +176,7 @@ class Found:
 
     def note(self, text: str, key: str | int | None = None) -> None:
         """Add one problem, of the whole or of a part of it."""
-        if len(self.problems) >= _KEPT:
+        if len(self.problems) >= KEPT:
             self.more += 1
             return
         problem = Problem(text)
@@ -183,7 +186,7 @@ class Found:
 
     def add(self, problem: Problem) -> None:
         """Add a problem with its path."""
-        if len(self.problems) >= _KEPT:
+        if len(self.problems) >= KEPT:
             self.more += 1
         else:
             self.problems.append(problem)
@@ -198,7 +201,8 @@ def render(found: Mismatch | Iterable[Problem], limits: Limits = DEFAULT) -> str
     problems, more = (found.problems, found.more) if isinstance(found, Mismatch) else (list(found), 0)
     more += max(len(problems) - limits.shown_errors, 0)
     lines = [str(problem) for problem in problems[: limits.shown_errors]]
-    return "\n".join([*lines, f"… and {more} more"] if more else lines)
+    unsure = isinstance(found, Mismatch) and not found.counted
+    return "\n".join([*lines, f"… and {more} more{', or above' * unsure}"] if more else lines)
 
 
 class Pace:

@@ -19,9 +19,10 @@ from .codec import Codec, JSONSchema, NamedCodec, Unsupported
 from .constrained import ConstrainedCodec
 from .containers import ArrayCodec, DictCodec, TupleCodec
 from .models import PydanticCodec, is_pydantic
+from .notes import MISSING as NOTHING
 from .notes import Notes, read_notes
 from .scalars import ChoiceCodec, IntCodec, NoneCodec, StrCodec, enum_codec, flag_codec
-from .shapes import FieldShape, resolved, shape_of, stripped
+from .shapes import FieldShape, resolved, shape_of, stripped, told_error
 from .texts import simple_codec
 from .unions import UnionCodec
 
@@ -63,6 +64,7 @@ class Compiler:
         self._aliases: dict[Any, AliasCodec] = {}
         self._module: str | None = None
         self._path: list[str] = []
+        self._classes: list[Any] = []
         self._unions: list[tuple[UnionCodec, list[str]]] = []
         self._instances: dict[type, Codec | None] = {}
 
@@ -127,6 +129,7 @@ class Compiler:
             for key in self._named_codecs.keys() - known:
                 del self._named_codecs[key]
             self._path.clear()
+            self._classes.clear()
             self._aliases.clear()
             raise
         finally:
@@ -148,13 +151,22 @@ class Compiler:
             return self._compile(self._looked_up(annotation))
         origin = get_origin(annotation)
         if origin is Annotated:
-            return self._noted(annotation)[0]
+            codec, notes = self._noted(annotation)
+            if notes is not None and not self._output and (notes.default is not NOTHING or notes.factory is not None):
+                raise Unsupported(
+                    "a default in a Field counts for a parameter only; of a field of a class, write it behind the ="
+                )
+            return codec
         if origin in _WRAPPERS or getattr(origin, "__name__", getattr(origin, "_name", "")) == "ReadOnly":
             return self._compile(get_args(annotation)[0])
         if isinstance(annotation, typing.NewType):
             return self._compile(annotation.__supertype__)
-        if isinstance(annotation, typing.TypeVar):
-            return self._compile(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        if isinstance(annotation, typing.TypeVar) or type(annotation).__name__ == "TypeVar":
+            return self._compile(_of_variable(annotation))
+        if annotation is typing.Self:
+            return self._own_class()
+        if annotation is typing.LiteralString:
+            return StrCodec()
         if type(annotation).__name__ == "TypeAliasType" or type(origin).__name__ == "TypeAliasType":
             return self._alias(annotation, origin if type(origin).__name__ == "TypeAliasType" else annotation)
         if origin is Literal:
@@ -162,6 +174,12 @@ class Compiler:
         if origin is Union or origin is types.UnionType:
             return self._union(get_args(annotation), None)
         return self._class(annotation, origin or annotation, get_args(annotation))
+
+    def _own_class(self) -> Codec:
+        """What Self means: the class whose field is compiled."""
+        if not self._classes:
+            raise Unsupported("Self has a meaning in a class only")
+        return self._named_codecs[self._classes[-1]]
 
     def _looked_up(self, annotation: Any) -> Any:
         """What a name in a string stands for: only an alias has such, with names of its own module."""
@@ -189,7 +207,7 @@ class Compiler:
 
     def _alias(self, annotation: Any, alias: Any) -> Codec:
         """The type that an alias stands for; a definition of its own where it refers to itself."""
-        key = annotation if isinstance(annotation, abc.Hashable) else alias
+        key = _as_key(annotation)
         known = self._named_codecs.get(key) or self._aliases.get(key)
         if known is not None:
             if isinstance(known, AliasCodec):
@@ -197,7 +215,7 @@ class Compiler:
             return known
         self._deeper()
         stub = self._aliases[key] = AliasCodec(self._name(alias.__name__), alias.__name__)
-        variables = dict(zip(getattr(alias, "__type_params__", ()), get_args(annotation), strict=False))
+        variables = _filled(getattr(alias, "__type_params__", ()), get_args(annotation))
         module, self._module = self._module, getattr(alias, "__module__", None)
         self._path.append(alias.__name__)
         try:
@@ -229,6 +247,8 @@ class Compiler:
     def _class(self, annotation: Any, cls: Any, args: tuple[Any, ...]) -> Codec:
         if not isinstance(cls, abc.Hashable):
             raise Unsupported(f"{shorten(annotation)} is not a type")
+        if any(_is_unpacked(arg) for arg in args):
+            raise Unsupported(f"{_name(annotation)}: a tuple that is unpacked with * is not supported")
         simple = simple_codec(cls, self._output)
         if simple is not None:
             return simple
@@ -246,10 +266,10 @@ class Compiler:
             return self._object(cls, key, item)
         if not isinstance(cls, type):
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
-        if issubclass(cls, enum.Flag):
-            return flag_codec(cls)
         if issubclass(cls, enum.Enum):
-            return enum_codec(cls)
+            if not cls.__members__:
+                raise Unsupported(f"{cls.__name__} has no members")
+            return flag_codec(cls) if issubclass(cls, enum.Flag) else enum_codec(cls)
         return self._named(annotation, cls, args)
 
     def _object(self, cls: Any, key: Any, item: Any) -> Codec:
@@ -266,7 +286,7 @@ class Compiler:
         )
 
     def _named(self, annotation: Any, cls: type, args: tuple[Any, ...]) -> Codec:
-        known = self._named_codecs.get(annotation)
+        known = self._named_codecs.get(_as_key(annotation))
         if known is not None:
             return known
         if is_pydantic(cls):
@@ -274,7 +294,7 @@ class Compiler:
             self._named_codecs[annotation] = model
             return model
         self._deeper()
-        shape = shape_of(cls, self._hints)
+        shape = shape_of(cls, self._hints, self._output)
         if shape is None:
             raise Unsupported(f"{_name(annotation)} cannot be expressed as JSON")
         variables = _variables(cls, args)
@@ -282,12 +302,14 @@ class Compiler:
 
         def compile(field: FieldShape) -> Codec:
             self._path.append(f"{cls.__name__}.{field.attribute}")
+            self._classes.append(annotation)
             try:
                 return self._compile(_substitute(field.annotation, variables))
             except Unsupported as exc:
                 raise exc if exc.where else Unsupported(exc.message, self._path) from None
             finally:
                 self._path.pop()
+                self._classes.pop()
 
         codec.fill(compile)
         return codec
@@ -312,8 +334,8 @@ class Compiler:
             return typing.get_type_hints(cls, localns=self._localns or None, include_extras=True)
         except NameError as exc:
             raise Unsupported(f"{cls.__name__}: the name {exc.name!r} cannot be resolved") from None
-        except (TypeError, SyntaxError, AttributeError) as exc:
-            raise Unsupported(f"{cls.__name__}: an annotation is not a type: {exc}") from None
+        except Exception as exc:  # what is written in a string is run, so anything may happen
+            raise Unsupported(f"{cls.__name__}: an annotation is not a type: {told_error(exc)}") from None
 
     def for_instance(self, cls: type) -> Codec | None:
         """The codec for instances of a class whose annotation nobody wrote, or None."""
@@ -354,13 +376,53 @@ def _literal(value: Any) -> Any:
 
 def _variables(cls: Any, args: tuple[Any, ...]) -> dict[Any, Any]:
     """What the type variables of a class and of its generic bases stand for."""
-    own = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
+    own = _filled(getattr(cls, "__parameters__", ()), args)
     out: dict[Any, Any] = {}
     for base in getattr(cls, "__orig_bases__", ()):
         origin = get_origin(base)
         if isinstance(origin, type):
             out.update(_variables(origin, tuple(_substitute(arg, own) for arg in get_args(base))))
     return {**out, **own}
+
+
+def _filled(variables: tuple[Any, ...], args: tuple[Any, ...]) -> dict[Any, Any]:
+    """What type variables stand for: an argument, or the default of a variable without one, which may name others."""
+    if any(type(variable).__name__ == "TypeVarTuple" for variable in variables):
+        raise Unsupported("a variable number of type arguments is not supported")
+    out: dict[Any, Any] = {}
+    for variable, arg in zip(variables, args, strict=False):
+        out[variable] = _substitute(arg, out)  # Python may have filled in a default that names another variable
+    for variable in variables[len(args) :]:
+        if _has_default(variable):
+            out[variable] = _substitute(variable.__default__, out)
+    return out
+
+
+def _as_key(annotation: Any) -> Any:
+    try:
+        hash(annotation)
+    except TypeError as exc:  # something in a note that has no hash
+        raise Unsupported(f"{_name(annotation)} cannot be told from others: {exc}") from None
+    return annotation
+
+
+def _has_default(variable: Any) -> bool:
+    # Python 3.13, and typing_extensions before.
+    return bool(getattr(variable, "has_default", bool)())
+
+
+def _of_variable(variable: Any) -> Any:
+    """What a type variable stands for where nobody says it."""
+    if _has_default(variable):
+        return variable.__default__
+    if variable.__constraints__:
+        return Union[variable.__constraints__]  # noqa: UP007 - of a tuple
+    return variable.__bound__ if variable.__bound__ is not None else Any
+
+
+def _is_unpacked(arg: Any) -> bool:
+    """Whether it is `*tuple[…]`, in one spelling or the other."""
+    return bool(getattr(arg, "__unpacked__", False)) or getattr(get_origin(arg), "_name", "") == "Unpack"
 
 
 def _substitute(annotation: Any, variables: dict[Any, Any]) -> Any:

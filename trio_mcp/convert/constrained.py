@@ -7,7 +7,6 @@ import decimal
 import math
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from fractions import Fraction
 from typing import Any, Final
 
 from ..protocol.jsontext import find_unwritable
@@ -80,14 +79,16 @@ class ConstrainedCodec(Codec):
         elif name == "pattern":
             fits = "str" in self.kinds
         elif name in ("min_length", "max_length"):
-            fits = bool(self.kinds & _SIDES.keys()) and type(bound) is int
+            fits = bool(self.kinds & _SIDES.keys()) and type(bound) is int and bound >= 0
         elif name == "tz":
             fits = bool({dt.datetime, dt.time} & set(types))
         elif name == "multiple_of":
-            fits = bool({int, float} & set(types)) and isinstance(bound, int | float) and bound > 0
-            fits = fits or any(isinstance(bound, cls) and hasattr(cls, "as_tuple") for cls in types)
+            fits = bool({int, float} & set(types)) and isinstance(
+                bound, (int, float, decimal.Decimal) if decimal.Decimal in types else (int, float)
+            )
+            fits = fits and _is_finite(bound) and bound > 0
         else:
-            fits = isinstance(bound, types)
+            fits = isinstance(bound, types) and _is_finite(bound)
         if not fits:
             raise Unsupported(f"the bound {name}={bound!r} does not apply to {self.expects}")
 
@@ -208,8 +209,21 @@ def _comparable(value: Any, bound: Any) -> bool:
     return isinstance(value, type(bound)) or isinstance(bound, type(value))
 
 
+def _is_finite(bound: Any) -> bool:
+    if isinstance(bound, decimal.Decimal):
+        return bound.is_finite()
+    return not isinstance(bound, float) or math.isfinite(bound)
+
+
+_EXACT: Final = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
 def _is_multiple(value: Any, of: Any) -> bool:
     if isinstance(value, int) and isinstance(of, int):
         return value % of == 0
     # By the digits that were written, exactly: 0.3 is a multiple of 0.1, 1e-10 is none of 1.
-    return Fraction(str(value)) % Fraction(str(of)) == 0
+    return not _EXACT.remainder(_decimal(value), _decimal(of))
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    return decimal.Decimal(float.__repr__(value) if isinstance(value, float) else value)

@@ -9,6 +9,7 @@ from typing import Any
 from ..protocol.jsontext import shorten
 from .codec import FITS, Codec, Found, JSONSchema, Misfit, Mismatch, Pace, Problem, counted, described
 from .looks import alike_parts, seems, sequence_misfit
+from .scalars import StrCodec
 
 __all__ = ["ArrayCodec", "DictCodec", "TupleCodec"]
 
@@ -208,7 +209,8 @@ class DictCodec(Codec):
     """
 
     kinds: frozenset[str] = frozenset({"dict"})
-    types: tuple[type, ...] = (Mapping,)
+    # A dict may be a TypedDict as well: neither is nearer, so the look decides.
+    types: tuple[type, ...] = (dict, Mapping)
     rank: int = 1
 
     def __init__(self, key: Codec, item: Codec, make: Callable[[], dict[Any, Any]] = dict) -> None:
@@ -239,7 +241,7 @@ class DictCodec(Codec):
         out = self._make()
         found = Found()
         for name, item in value.items():
-            key = self._key_in(name, found)
+            key = self._key_in(name, out, found)
             if key is not found:
                 try:
                     out[key] = self._item.load(item)
@@ -249,10 +251,14 @@ class DictCodec(Codec):
             raise found.mismatch()
         return out
 
-    def _key_in(self, name: str, found: Found) -> Any:
+    def _key_in(self, name: str, out: Mapping[Any, Any], found: Found) -> Any:
         """The Python key of a name; `found`, with what is wrong, when it is none."""
         try:
-            return self._key.load(name if self._text_keys else _integer(name))
+            key = self._key.load(self._key_of(name, False))
+            if key in out:  # two spellings of one key, as 0 and -0
+                found.note(f"key {shorten(name)} comes twice")
+                return found
+            return key
         except Mismatch as exc:
             for problem in exc.problems:
                 found.note(f"key {shorten(name)}: {problem.text}")
@@ -292,7 +298,7 @@ class DictCodec(Codec):
         made: dict[Any, Any] = {} if out else self._make()
         found = Found()
         for name, item in value.items():
-            key = self._key_out(name, made, found) if out else self._key_in(name, found)
+            key = self._key_out(name, made, found) if out else self._key_in(name, made, found)
             if key is not None and key is not found:
                 try:
                     made[key] = yield from self._item.pieces(item, out, pace)
@@ -309,7 +315,13 @@ class DictCodec(Codec):
 
     def misfit(self, value: Any, out: bool) -> Misfit:
         wrong = sum(not seems(self._item, item, out) for item in value.values())
+        # Any text is a key of most, and they need no look.
+        if type(self._key) is not StrCodec:
+            wrong += sum(not seems(self._key, self._key_of(name, out), out) for name in value)
         return (0, wrong, 0) if wrong else FITS
+
+    def _key_of(self, name: Any, out: bool) -> Any:
+        return name if out or self._text_keys else _integer(name)
 
     def alike(self, other: Codec, out: bool) -> str | None:
         if not isinstance(other, DictCodec):

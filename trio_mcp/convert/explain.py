@@ -6,11 +6,10 @@ constants, its names and its kinds, and only that one is entered: the work is li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from .codec import Found, Mismatch, Problem, described, kind_name
+from .codec import KEPT, Found, Mismatch, Problem, described, kind_name
 
 __all__ = ["Explainer"]
 
@@ -30,7 +29,16 @@ _ENTERS: Final = frozenset(
         ),
         *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref", "$dynamicRef", "dependentSchemas"),
         *("unevaluatedProperties", "unevaluatedItems", "minContains", "maxContains", "$defs", "definitions", "$schema"),
-        *("$id", "$anchor", "$dynamicAnchor", "$vocabulary"),
+        *(
+            "$id",
+            "id",
+            "$anchor",
+            "$dynamicAnchor",
+            "$vocabulary",
+            "$recursiveRef",
+            "$recursiveAnchor",
+            "additionalItems",
+        ),
     }
 )
 _OTHER: Final = 1_000_000
@@ -46,42 +54,81 @@ class Explainer:
     Args:
         schema: The whole schema.
         leaf: Checks what a schema says of a value itself.
+        fits: Whether a value fits a schema without references to anything but its own definitions.
+        bounded: Whether the schema does not refer to itself, so that its depth is that of the value.
     """
 
-    __slots__ = ("_leaf", "_leaves", "_merged", "_root")
+    __slots__ = (
+        "_bounded",
+        "_entered",
+        "_fits",
+        "_leaf",
+        "_leaves",
+        "_merged",
+        "_patterns",
+        "_root",
+        "_tags",
+        "_told",
+        "_wholes",
+    )
 
-    def __init__(self, schema: dict[str, Any], leaf: Check) -> None:
+    def __init__(
+        self, schema: dict[str, Any], leaf: Check, fits: Callable[[dict[str, Any], Any], bool], *, bounded: bool
+    ) -> None:
         self._root = schema
         self._leaf = leaf
+        self._fits = fits
+        self._bounded = bounded
+        self._wholes: dict[int, dict[str, Any] | None] = {}
+        self._patterns: dict[str, dict[str, Any]] = {}
+        self._entered: set[tuple[int, int]] = set()
+        self._tags: dict[int, tuple[str, dict[tuple[type, Any], Any]]] = {}
+        self._told = 0
         # By identity: a schema is the same object at each place from which it is referred to.
         self._leaves: dict[int, dict[str, Any]] = {}
         self._merged: dict[int, dict[str, Any]] = {}
 
-    def explain(self, value: Any) -> Mismatch:
-        """What is wrong with a JSON value that is known not to fit.
+    def explain(self, value: Any) -> Mismatch | None:
+        """What is wrong with a JSON value that is known not to fit. It ends with the problems that can be shown.
 
         Returns:
-            Its problems; one without a place, when it is in a rule that is not entered.
+            Its problems; None, when it is in a rule that is not entered.
         """
         found = Found()
-        self.enter(self._root, value, found)
+        self._told = 0
+        self._entered.clear()
+        try:
+            self.enter(self._root, value, found)
+        except RecursionError:
+            found = Found()
+        finally:
+            self._entered.clear()
         if not found:
-            found.note("does not fit the schema")
-        return found.mismatch()
+            return None
+        mismatch = found.mismatch()
+        mismatch.counted = self._told < KEPT
+        return mismatch
 
     def enter(self, schema: Any, value: Any, found: Found) -> None:
         """Add what is wrong with a value and its parts."""
         schema = self._resolved(schema)
         if schema is False:
-            found.note("unexpected")
+            self._note(Problem("unexpected"), found)
         if not isinstance(schema, dict):
             return
+        if isinstance(value, dict | list):
+            # Two rules may lead to one schema, at each level again.
+            if (id(schema), id(value)) in self._entered:
+                return
+            self._entered.add((id(schema), id(value)))
         own = self._leaves.get(id(schema))
         if own is None:
-            own = self._leaves[id(schema)] = {key: item for key, item in schema.items() if key not in _ENTERS}
+            own = self._leaves[id(schema)] = {
+                key: item for key, item in schema.items() if key not in _ENTERS and not _has_reference(item)
+            }
         if own:
             for problem in self._leaf(own, _shallow(own, value)):
-                found.add(problem)
+                self._note(problem, found)
         for part in _list(schema.get("allOf")):
             self.enter(part, value, found)
         for word in ("anyOf", "oneOf"):
@@ -92,6 +139,10 @@ class Explainer:
             self._object(schema, value, found)
         elif isinstance(value, list):
             self._array(schema, value, found)
+
+    def _note(self, problem: Problem, found: Found) -> None:
+        self._told += 1
+        found.add(problem)
 
     def _resolved(self, schema: Any) -> Any:
         for _ in range(_HOPS):
@@ -116,34 +167,96 @@ class Explainer:
         patterns = patterns if isinstance(patterns, dict) else {}
         others = schema.get("additionalProperties")
         for name, item in value.items():
+            if self._told >= KEPT:
+                break
             rules = [properties[name]] if name in properties else []
-            rules += [rule for pattern, rule in patterns.items() if _matches(pattern, name)]
+            rules += [rule for pattern, rule in patterns.items() if self._matches(pattern, name)]
             if not rules and others is not None:
                 rules = [others]
             self._part(name, rules, item, found)
+
+    def _matches(self, pattern: str, name: str) -> bool:
+        # By the library: what is slow for Python's expressions is not for its own.
+        rule = self._patterns.get(pattern)
+        if rule is None:
+            rule = self._patterns[pattern] = {"pattern": pattern}
+        return self._fits(rule, name)
 
     def _array(self, schema: Mapping[str, Any], value: list[Any], found: Found) -> None:
         first = _list(schema.get("prefixItems"))
         rest = schema.get("items")
         for index, item in enumerate(value):
+            if self._told >= KEPT:
+                break
             rule = first[index] if index < len(first) else rest
             if rule is not None:
                 self._part(index, [rule], item, found)
 
     def _part(self, key: str | int, rules: list[Any], item: Any, found: Found) -> None:
         for rule in rules:
+            if self._fits_whole(rule, item):
+                continue
             inside = Found()
             self.enter(rule, item, inside)
             if inside:
                 found.under(key, inside.mismatch())
 
+    def _fits_whole(self, rule: Any, item: Any) -> bool:
+        """Whether a part is known to fit. Not asked where that would be asked again at each level of the value."""
+        if not isinstance(rule, dict):
+            return False
+        whole = self._wholes.get(id(rule), False)
+        if whole is False:
+            whole = None
+            if not _has_reference(rule):
+                whole = rule
+            elif self._bounded:
+                whole = {**{key: self._root[key] for key in ("$defs", "definitions") if key in self._root}, **rule}
+            self._wholes[id(rule)] = whole
+        return isinstance(whole, dict) and self._fits(whole, item)
+
     def _arms(self, arms: list[Any], value: Any, found: Found) -> None:
+        name, by_constant = self._tagged(arms)
+        if isinstance(value, dict) and isinstance(constant := value.get(name), str | int):
+            arm = by_constant.get((type(constant), constant))
+            if arm is not None:
+                self.enter(arm, value, found)
+                return
         (tags, _), index = min((self._look(arm, value), index) for index, arm in enumerate(arms))
         if tags >= _OTHER:
             told = " or ".join(dict.fromkeys(kind for arm in arms if (kind := self._kind(arm))))
-            found.note(f"fits none of the alternatives{told and f' ({told})'}, got {described(value)}")
+            text = f"fits none of the alternatives{told and f' ({told})'}, got {described(value)}"
+            self._note(Problem(text), found)
         else:
             self.enter(arms[index], value, found)
+
+    def _tagged(self, arms: list[Any]) -> tuple[str, dict[tuple[type, Any], Any]]:
+        """The member that has other constants in each alternative, with the alternatives by its constants."""
+        known = self._tags.get(id(arms))
+        if known is not None:
+            return known
+        shapes = [(arm, self._resolved(arm)) for arm in arms]
+        objects = [
+            (arm, shape)
+            for arm, shape in shapes
+            if not isinstance(shape, dict) or shape.get("type", "object") == "object"
+        ]
+        best: tuple[str, dict[tuple[type, Any], Any]] = ("", {})
+        self._tags[id(arms)] = best
+        first = objects[0][1].get("properties") if objects and isinstance(objects[0][1], dict) else None
+        for name in first if isinstance(first, dict) else ():
+            found: dict[tuple[type, Any], Any] = {}
+            total = 0
+            for arm, shape in objects:
+                properties = shape.get("properties") if isinstance(shape, dict) else None
+                rule = self._resolved(properties.get(name)) if isinstance(properties, dict) else None
+                options = _options(rule) if isinstance(rule, dict) else []
+                total += len(options) or len(arms)  # one without constants makes it more than was found
+                found.update(((type(option), option), arm) for option in options if isinstance(option, str | int))
+            if len(found) == total:
+                self._tags[id(arms)] = best = (name, found)
+                break
+        return best
 
     def _kind(self, arm: Any) -> str:
         arm = self._resolved(arm)
@@ -173,15 +286,19 @@ class Explainer:
         for name in _list(arm.get("required")):
             wrong += name not in value
         if arm.get("additionalProperties") is False:
-            wrong += sum(name not in properties for name in value)
+            wrong += len(value) - sum(name in value for name in properties)
         return tags, wrong
 
 
 def _is_constant(schema: Mapping[str, Any], value: Any) -> bool:
     if isinstance(value, list | dict):
         return "const" not in schema and "enum" not in schema
-    options = _list(schema.get("enum", [schema["const"]] if "const" in schema else None))
+    options = _options(schema)
     return not options or any(type(option) is type(value) and option == value for option in options)
+
+
+def _options(schema: Mapping[str, Any]) -> list[Any]:
+    return _list(schema.get("enum", [schema["const"]] if "const" in schema else None))
 
 
 def _is_kind(value: Any, kinds: Any) -> bool:
@@ -206,11 +323,13 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False
+def _has_reference(value: Any) -> bool:
+    """Whether a rule refers to another place, which is not there when it is checked alone."""
+    if isinstance(value, dict):
+        return any(
+            key in ("$ref", "$dynamicRef", "$recursiveRef") or _has_reference(item) for key, item in value.items()
+        )
+    return isinstance(value, list) and any(_has_reference(item) for item in value)
 
 
 def _pointed(root: Any, target: str) -> Any:
@@ -218,6 +337,8 @@ def _pointed(root: Any, target: str) -> Any:
     if target == "#":
         return root
     if not target.startswith("#/"):
+        if target[1:] in (root.get("$anchor"), root.get("$dynamicAnchor")):
+            return root
         for item in (root.get("$defs") or {}).values():
             if isinstance(item, dict) and target[1:] in (item.get("$anchor"), item.get("$dynamicAnchor")):
                 return item

@@ -34,6 +34,8 @@ _COUNTS: Final = {
 }
 _ARMS: Final = 3
 """Alternatives of `anyOf` and `oneOf` that a message goes into."""
+_DESCRIBED: Final = 10_000
+"""Values times rules that the library describes: some tenths of a second. Beyond, we say it with less work."""
 
 
 class BadSchema(ValueError):
@@ -53,7 +55,7 @@ class GivenSchema:
         BadSchema: it is not valid, of an unknown dialect, or refers to something outside of itself.
     """
 
-    __slots__ = ("_class", "_explainer", "_leaves", "_validator", "schema")
+    __slots__ = ("_alternatives", "_class", "_explainer", "_leaves", "_most", "_validator", "schema")
 
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, Mapping):
@@ -67,8 +69,12 @@ class GivenSchema:
         except (ValueError, TypeError, OverflowError, library.ReferencingError) as exc:
             raise BadSchema(f"not a JSON Schema that can be checked: {str(exc).splitlines()[0]}") from None
         self._class: Any = cls
-        # For the library, to describe an error of a schema that refers to itself takes seconds and gigabytes.
-        self._explainer = Explainer(self.schema, self._check_leaf) if _refers(self.schema) else None
+        recursive = _refers(self.schema)
+        self._explainer = Explainer(self.schema, self._check_leaf, self._fits, bounded=not recursive)
+        # The library describes every alternative of every value: for a schema that refers to itself that takes seconds and
+        # gigabytes, and for another one the time of its parts times the values.
+        self._most = -1 if recursive else _DESCRIBED // _parts(self.schema)
+        self._alternatives = _has_alternatives(self.schema)
         self._leaves: dict[int, Any] = {}
 
     def check(self, value: Any) -> None:
@@ -79,8 +85,12 @@ class GivenSchema:
         """
         if self._validator.is_valid(value):
             return
-        if self._explainer is not None:
-            raise self._explainer.explain(value)
+        if _holds_more(value, self._most):
+            mismatch = self._explainer.explain(value)
+            if mismatch is not None:
+                raise mismatch
+            if self._most < 0 or self._alternatives:
+                raise Mismatch(Problem("does not fit the schema"))
         raise Mismatch(*self._listed(self._validator, value))
 
     def _listed(self, validator: Any, value: Any) -> list[Problem]:
@@ -91,10 +101,21 @@ class GivenSchema:
         return list(problems.values())
 
     def _check_leaf(self, schema: JSONSchema, value: Any) -> list[Problem]:
+        validator = self._part(schema)
+        return [] if validator.is_valid(value) else self._listed(validator, value)
+
+    def _fits(self, schema: JSONSchema, value: Any) -> bool:
+        return bool(self._part(schema).is_valid(value))
+
+    def _part(self, schema: JSONSchema) -> Any:
+        """The validator of a part, which is kept: the part has to live as long as this."""
         validator = self._leaves.get(id(schema))
         if validator is None:
-            validator = self._leaves[id(schema)] = self._class(schema, offline=True)
-        return [] if validator.is_valid(value) else self._listed(validator, value)
+            whole = schema
+            if "$schema" in self.schema:
+                whole = {"$schema": self.schema["$schema"], **schema}
+            validator = self._leaves[id(schema)] = self._class(whole, offline=True)
+        return validator
 
 
 class CheckedCodec(Codec):
@@ -135,7 +156,7 @@ def _refers(schema: Any) -> bool:
     if not isinstance(schema, dict):
         return any(_refers(item) for item in schema) if isinstance(schema, list) else False
     for key, value in schema.items():
-        if key in ("$dynamicRef", "$recursiveRef") or (key == "$ref" and value == "#"):
+        if key in ("$dynamicRef", "$recursiveRef") or (key == "$ref" and not _is_to_definition(value)):
             return True
         if key in ("$defs", "definitions"):
             if '"$ref"' in _flat(value):
@@ -143,6 +164,47 @@ def _refers(schema: Any) -> bool:
         elif _refers(value):
             return True
     return False
+
+
+def _parts(schema: Any) -> int:
+    """How many rules a value may be held against; each reference may stand for all that is defined."""
+    objects = references = defined = 0
+    pending = [(schema, False)]
+    while pending:
+        item, inside = pending.pop()
+        if isinstance(item, dict):
+            objects += 1
+            defined += inside
+            references += "$ref" in item
+            pending += [(part, inside or key in ("$defs", "definitions")) for key, part in item.items()]
+        elif isinstance(item, list):
+            pending += [(part, inside) for part in item]
+    return objects + references * defined
+
+
+def _has_alternatives(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return any(key in ("anyOf", "oneOf") or _has_alternatives(part) for key, part in schema.items())
+    return isinstance(schema, list) and any(_has_alternatives(part) for part in schema)
+
+
+def _holds_more(value: Any, most: int) -> bool:
+    """Whether a value consists of more values than so many. Looks at no more than it takes to know."""
+    count = 1
+    pending = [value]
+    while pending and count <= most:
+        item = pending.pop()
+        if isinstance(item, dict | list):
+            count += len(item)
+            pending += [
+                part for part in (item.values() if isinstance(item, dict) else item) if isinstance(part, dict | list)
+            ]
+    return count > most
+
+
+def _is_to_definition(target: Any) -> bool:
+    """Whether a reference leads into definitions: any other may lead to where it stands."""
+    return isinstance(target, str) and target.startswith(("#/$defs/", "#/definitions/"))
 
 
 def _flat(value: Any) -> str:

@@ -77,13 +77,14 @@ def seems(codec: Codec, value: Any, out: bool) -> bool:
 
 def object_misfit(members: Mapping[str, Member], value: Any, out: bool, *, closed: bool) -> Misfit:
     """How badly an object, or a dict that is to become one, fits the members of a class."""
-    tags = wrong = ignored = 0
+    tags = wrong = known = 0
     for name, member in members.items():
         if name not in value:
             if member.required:
                 tags += member.constants is not None
                 wrong += member.constants is None
             continue
+        known += 1
         item = value[name]
         if member.constants is not None and not out:
             tags += not is_one_of(item, member.constants)
@@ -91,12 +92,8 @@ def object_misfit(members: Mapping[str, Member], value: Any, out: bool, *, close
             wrong += not seems(member.codec, item, out)
         else:
             wrong += kind_of(item) not in member.kinds
-    unknown = sum(name not in members for name in value) if len(value) > 0 else 0
-    if closed:
-        wrong += unknown
-    else:
-        ignored = unknown
-    return tags, wrong, ignored
+    unknown = len(value) - known
+    return (tags, wrong + unknown, 0) if closed else (tags, wrong, unknown)
 
 
 def is_one_of(value: Any, constants: frozenset[tuple[type, Any]]) -> bool:

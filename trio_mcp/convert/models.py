@@ -9,8 +9,9 @@ import sys
 from typing import Any, Final
 
 from ..protocol.jsontext import dumps, find_unwritable
-from .codec import ALL_KINDS, Codec, JSONSchema, Misfit, Mismatch, NamedCodec, Problem, Unsupported
+from .codec import ALL_KINDS, KEPT, Codec, JSONSchema, Misfit, Mismatch, NamedCodec, Problem, Unsupported
 from .looks import Member, alike_objects, object_misfit
+from .shapes import told_error
 
 __all__ = ["PydanticCodec", "is_pydantic"]
 
@@ -25,6 +26,9 @@ _KINDS: Final = {
 }
 _KEPT_FORMATS: Final = frozenset({"date", "uuid", "ipv4"})
 """Formats that every value satisfies which pydantic writes. A date and time may lack the offset, a duration has fractions."""
+
+_LISTED: Final = 10_000
+"""Errors that pydantic is asked for, which it makes all at once: of 400,000 that takes ten seconds."""
 
 
 def is_pydantic(cls: Any) -> bool:
@@ -54,8 +58,8 @@ class PydanticCodec(NamedCodec):
             schema = self._adapter.json_schema(mode=mode, by_alias=True, ref_template=f"#/$defs/{name}.{{model}}")
         except pydantic.errors.PydanticUserError as exc:
             raise Unsupported(f"{annotation!r}: {str(exc).splitlines()[0]}") from None
-        except (TypeError, RuntimeError) as exc:
-            raise Unsupported(f"{annotation!r}: {str(exc).splitlines()[0]}") from None
+        except Exception as exc:  # a class says itself how it is read, and may need what is not installed
+            raise Unsupported(f"{annotation!r}: {told_error(exc)}") from None
         if out:
             schema = _without_formats(schema)
         self._error = pydantic.ValidationError
@@ -134,7 +138,11 @@ class PydanticCodec(NamedCodec):
                 raise _mismatch(exc) from None
         elif self.types and not isinstance(value, self.types):
             raise Mismatch.of(value, self.expects)
-        wire = self._adapter.dump_python(value, mode="json", by_alias=True)
+        try:
+            # What is not of its type is written as it is, with a warning only, and would not fit the schema.
+            wire = self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+        except (ValueError, RecursionError) as exc:
+            raise Mismatch(Problem(f"{self.expects}: {_last_line(exc)}")) from None
         bad = find_unwritable(wire)
         if bad:
             raise Mismatch(Problem(bad.removeprefix("$: ").removeprefix("$.")))
@@ -161,15 +169,23 @@ class PydanticCodec(NamedCodec):
         return alike_objects(self.members, members, out)
 
 
+def _last_line(exc: Exception) -> str:
+    """What pydantic says of a value that it cannot write; before it stands a headline."""
+    return str(exc).strip().splitlines()[-1].strip() if str(exc).strip() else type(exc).__name__
+
+
 def _mismatch(exc: Any) -> Mismatch:
+    count = exc.error_count()
+    if count > _LISTED:
+        return Mismatch(Problem(f"{count:,} values do not fit, too many to list"))
     problems = []
-    for item in exc.errors(include_url=False, include_context=False):
+    for item in exc.errors(include_url=False, include_context=False)[:KEPT]:
         wrong = Mismatch.of(item["input"], "…").problems[0].text.split(", got ", 1)[1]
         missing = item["type"] == "missing"
         problem = Problem("missing" if missing else f"{_lower(item['msg'])}, got {wrong}")
         problem.path = list(reversed(item["loc"]))
         problems.append(problem)
-    return Mismatch(*problems)
+    return Mismatch(*problems, more=count - len(problems))
 
 
 def _kinds_of(schema: JSONSchema, resolve: Any, depth: int = 0) -> frozenset[str]:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from ..protocol.jsontext import shorten
 from .codec import JSONSchema, Unsupported
 from .constrained import Bound
+from .shapes import is_field
 
-__all__ = ["MISSING", "Notes", "description_of", "is_field", "read_notes"]
+__all__ = ["MISSING", "Notes", "description_of", "read_notes"]
 
 MISSING: Final[Any] = object()
 
@@ -66,6 +67,8 @@ def read_notes(notes: Sequence[Any], out: bool) -> Notes:
     """
     read = Notes()
     for note in _flat(notes):
+        if note is None:  # pydantic's conint() and its like put it for each rule that was not given
+            continue
         if isinstance(note, str):
             read.members.setdefault("description", note)
         elif is_field(note):
@@ -90,11 +93,6 @@ def _flat(notes: Sequence[Any]) -> Iterator[Any]:
         yield note
         if is_field(note):
             yield from _flat(note.metadata)
-
-
-def is_field(note: Any) -> bool:
-    """Whether a note is what `pydantic.Field(…)` returns."""
-    return type(note).__name__ == "FieldInfo" and type(note).__module__ == "pydantic.fields"
 
 
 def _foreign(note: Any) -> Any:

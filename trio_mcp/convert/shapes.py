@@ -13,9 +13,20 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from ..protocol.jsontext import shorten
 from .codec import Unsupported
 
-__all__ = ["MISSING", "ClassShape", "FieldShape", "own_doc", "resolved", "shape_of", "stripped"]
+__all__ = [
+    "MISSING",
+    "ClassShape",
+    "FieldShape",
+    "is_field",
+    "own_doc",
+    "resolved",
+    "shape_of",
+    "stripped",
+    "told_error",
+]
 
 MISSING: Any = dataclasses.MISSING
 Hints = Callable[[type], dict[str, Any]]
@@ -91,15 +102,19 @@ class ClassShape:
         self.tag: tuple[str, Any] | None = tag
 
 
-def shape_of(cls: type, hints: Hints) -> ClassShape | None:
+def shape_of(cls: type, hints: Hints, out: bool = False) -> ClassShape | None:
     """How a class is built, or None when it is of no kind that we know.
 
     Args:
         cls: The class.
         hints: Resolves the annotations of a class, extras included.
+        out: Whether its values go out only, so that it is never built.
+
+    Raises:
+        Unsupported: it could not be built from its fields.
     """
     if dataclasses.is_dataclass(cls):
-        return _dataclass(cls, hints(cls))
+        return _dataclass(cls, hints(cls), out)
     if typing.is_typeddict(cls) or (issubclass(cls, dict) and hasattr(cls, "__required_keys__")):
         # The second is that of typing_extensions, which pydantic asks for on older Pythons.
         return _typed_dict(cls, hints(cls))
@@ -107,6 +122,10 @@ def shape_of(cls: type, hints: Hints) -> ClassShape | None:
         found = hints(cls)
         defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
         names: tuple[str, ...] = getattr(cls, "_fields", ())
+        if any(is_field(default) for default in defaults.values()):
+            raise Unsupported(
+                f"{cls.__name__}: Field(…) is no default of a NamedTuple; write the value, and bounds in Annotated"
+            )
         fields = [
             FieldShape(name, name, found.get(name, Any), name not in defaults, defaults.get(name, MISSING))
             for name in names
@@ -119,21 +138,31 @@ def shape_of(cls: type, hints: Hints) -> ClassShape | None:
     return None
 
 
-def _dataclass(cls: Any, found: dict[str, Any]) -> ClassShape:
+def _dataclass(cls: Any, found: dict[str, Any], out: bool) -> ClassShape:
     known = {item.name: item for item in dataclasses.fields(cls)}
     fields = []
     for name, annotation in found.items():
         item = known.get(name)
         if item is not None:
             required = item.default is MISSING and item.default_factory is MISSING
+            if is_field(item.default):
+                raise Unsupported(
+                    f"{cls.__name__}.{name} = Field(…) is understood by pydantic's dataclass only; here the default stands "
+                    "behind the =, and bounds in Annotated"
+                )
             fields.append(FieldShape(name, name, annotation, required, item.default, loaded=item.init))
         elif isinstance(annotation, dataclasses.InitVar) or annotation is dataclasses.InitVar:
             default = getattr(cls, name, MISSING)
             inner = getattr(annotation, "type", Any)
             fields.append(FieldShape(name, name, inner, default is MISSING, default, dumped=False))
     # Annotations come base class last; the fields are in the order of the constructor.
-    order = {name: index for index, name in enumerate(inspect.signature(cls).parameters)}
+    parameters = inspect.signature(cls).parameters
+    order = {name: index for index, name in enumerate(parameters)}
     fields.sort(key=lambda field: order.get(field.name, len(order)))
+    if not out and all(item.kind is not item.VAR_KEYWORD for item in parameters.values()):
+        for field in fields:
+            if field.loaded and field.name not in parameters:
+                raise Unsupported(f"{cls.__name__} has a constructor of its own that does not take {field.name!r}")
     return ClassShape(fields, cls, check=lambda value: isinstance(value, cls))
 
 
@@ -151,6 +180,11 @@ def stripped(annotation: Any) -> tuple[Any, bool | None]:
     if getattr(origin, "__name__", getattr(origin, "_name", "")) == "ReadOnly":
         return stripped(typing.get_args(annotation)[0])
     return annotation, None
+
+
+def is_field(note: Any) -> bool:
+    """Whether a note or a default is what `pydantic.Field(…)` returns."""
+    return type(note).__name__ == "FieldInfo" and type(note).__module__ == "pydantic.fields"
 
 
 def _typed_dict(cls: Any, found: dict[str, Any]) -> ClassShape:
@@ -229,3 +263,11 @@ def resolved(annotation: Any, module: str | None, names: dict[str, Any]) -> Any:
         return typing.get_type_hints(holder, globalns, names, include_extras=True)["it"]
     except NameError as exc:
         raise Unsupported(f"the name {exc.name!r} cannot be resolved") from None
+    except Exception as exc:  # what is written in a string is run, so anything may happen
+        raise Unsupported(f"{shorten(annotation)} is not a type: {told_error(exc)}") from None
+
+
+def told_error(exc: Exception) -> str:
+    """An error of somebody else's code, in one line."""
+    text = next(iter(str(exc).splitlines()), "")
+    return text if isinstance(exc, TypeError | SyntaxError) and text else f"{type(exc).__name__}: {text}".rstrip(": ")

@@ -39,6 +39,7 @@ class UnionCodec(Codec):
         self._out = out
         self._tag = tag
         self._by_tag: dict[tuple[type, Any], Codec] | None = None
+        self._options = ""
         self._by_class: dict[type, list[tuple[int, Codec]]] = {}
         self.kinds: frozenset[str] = frozenset().union(*(arm.kinds for arm in self._arms))
         self.expects: str = " or ".join(dict.fromkeys(arm.expects for arm in self._arms))
@@ -162,8 +163,9 @@ class UnionCodec(Codec):
                     if arm is not None:
                         return arm
             what = ""
-        options = [constant for _, constant in self._by_tag]
-        expected = f"one of {', '.join(shorten(option) for option in options)}"
+        if not self._options:
+            self._options = f"one of {', '.join(shorten(constant) for _, constant in self._by_tag)}"
+        expected = self._options
         found = Found()
         if what:
             found.note(f"missing, expected {expected}", self._tag)
@@ -174,23 +176,19 @@ class UnionCodec(Codec):
     # -- out
 
     def dump(self, value: Any) -> Any:
-        arm = self._arm_of(value)
-        if arm is not None:
-            return arm.dump(value)
-        # None owns it: an integer for a float, text of a subclass.
-        for arm in self._arms:
-            if not arm.kinds & CONTAINERS or arm.kinds - CONTAINERS:
-                try:
-                    return arm.dump(value)
-                except Mismatch:
-                    continue
-        raise Mismatch.of(value, self.expects)
-
-    def _arm_of(self, value: Any) -> Codec | None:
         owners = self._owners(value)
-        if len(owners) < 2:
-            return owners[0] if owners else None
-        return min(owners, key=lambda arm: arm.misfit(value, True))
+        if any(arm.kinds & CONTAINERS for arm in owners):
+            return (owners[0] if len(owners) == 1 else min(owners, key=lambda arm: arm.misfit(value, True))).dump(value)
+        # A single value: bounds may refuse what another arm takes. Or none owns it: an integer for a float.
+        failed: Mismatch | None = None
+        for arm in (*owners, *(arm for arm in self._arms if arm not in owners and arm.kinds - CONTAINERS)):
+            try:
+                return arm.dump(value)
+            except Mismatch as exc:
+                failed = failed or exc
+        if len(owners) == 1 and failed is not None:
+            raise failed
+        raise Mismatch.of(value, self.expects)
 
     def _owners(self, value: Any) -> list[Codec]:
         """The arms that a Python value may be meant for: those of the nearest class."""
@@ -211,11 +209,13 @@ class UnionCodec(Codec):
 
     def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
         arms: Sequence[Codec] = self._owners(value) if out else self._by_kind.get(kind_of(value), ())
-        if len(arms) == 1:
+        if len(arms) == 1 and arms[0].kinds & CONTAINERS:
             arm = arms[0]
         elif isinstance(value, list | tuple) and len(arms) > 1:
             arm = yield from self._look(value, out, arms, pace)
         elif out or kind_of(value) not in CONTAINERS or not arms:
+            if pace.due():
+                yield
             return self.dump(value) if out else self.load(value)
         else:
             arm = self._arm_for(value, arms)

@@ -24,7 +24,8 @@ from ..convert.classes import with_default
 from ..convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
 from ..convert.compiler import Compiler
 from ..convert.json_schema import BadSchema, GivenSchema
-from ..convert.notes import MISSING, is_field
+from ..convert.notes import MISSING
+from ..convert.shapes import is_field, told_error
 from ..errors import RegistrationError
 from ..protocol.param_headers import with_reachable_marks
 from ..scopes.groups import unwrapped
@@ -229,9 +230,9 @@ class Handler:
             except NameError as exc:
                 where = "the return type" if name == "return" else f"parameter {name!r}"
                 raise self.error(f"{where}: the name {exc.name!r} in {annotation!r} cannot be resolved") from None
-            except (TypeError, SyntaxError, AttributeError) as exc:
+            except Exception as exc:  # what is written in a string is run, so anything may happen
                 where = "the return type" if name == "return" else f"parameter {name!r}"
-                raise self.error(f"{where}: {annotation!r} is not a type: {exc}") from None
+                raise self.error(f"{where}: {annotation!r} is not a type: {told_error(exc)}") from None
         return out
 
     def _parameter(
