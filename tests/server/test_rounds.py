@@ -722,6 +722,20 @@ async def test_an_answer_without_the_state_of_its_question_counts_for_nothing() 
         assert list(found["inputRequests"]) == ["elicit-1"]
 
 
+async def test_a_named_question_may_be_answered_before_it_is_asked() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        return f"Hello {(await ctx.elicit('Name?', {'name': str}, key='name')).value}"
+
+    async with open_raw(server) as peer:
+        done = await call(peer, "greet", inputResponses={"name": accepted(name="Ada"), "other": accepted()})
+        assert done["content"][0]["text"] == "Hello {'name': 'Ada'}"
+        # But not once something was asked: then the answers are those to what was asked.
+        assert (await call(peer, "greet", inputResponses={"name": accepted()}))["resultType"] == "input_required"
+
+
 async def test_two_questions_under_one_key_and_a_key_like_a_number() -> None:
     server = Server("s")
 

@@ -63,7 +63,8 @@ class Journal:
 
     Args:
         payload: What `to_json` gave to an earlier run.
-        responses: Answers that came with the request, by key.
+        responses: Answers that came with the request, by key. Where nothing was asked before, those to named questions count: the
+            client knows their keys from elsewhere.
 
     Attributes:
         entries: Questions, in the order in which they were first asked.
@@ -72,13 +73,14 @@ class Journal:
         responses: The answers of the low-level round that this run belongs to, by key.
     """
 
-    __slots__ = ("_counts", "_kept", "_used", "entries", "open_round", "responses", "state")
+    __slots__ = ("_counts", "_kept", "_unasked", "_used", "entries", "open_round", "responses", "state")
 
     def __init__(self, payload: Mapping[str, Any], responses: Mapping[str, Any]) -> None:
         self.entries: list[Entry] = []
         self.state: Any = payload.get("state")
         self.open_round: dict[str, Any] | None = payload.get("round")
         self.responses: dict[str, Any] = {**payload.get("responses", {}), **responses}
+        self._unasked: Mapping[str, Any] = responses if not payload else {}
         self._counts: dict[str, int] = {}
         self._kept: dict[str, Any] = dict(payload.get("once", {}))
         self._used: set[str] = set(payload.get("keys", ()))
@@ -107,6 +109,8 @@ class Journal:
             base = name if name is not None else f"{kind}-{self._counts[kind]}"
             entry = Entry(self.new_key(base), base, name, question.digest)
             self.entries.append(entry)
+            if name is not None and entry.key in self._unasked:
+                entry.came = self._unasked[entry.key]
         entry.question = question
         if entry.answer is MISSING and entry.came is not MISSING:
             came, entry.came = entry.came, MISSING
