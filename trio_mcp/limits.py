@@ -207,6 +207,9 @@ class Limits:
     """Lines of one error message; the rest is counted."""
     shown_names: int = 30
     """Names that an error message lists when it says what there is."""
+    status_chars: int = 4_096
+    """Characters of the status message of a task, which is told each time that the client asks and stored with each change; and
+    of the message of an error that is too large to send. The rest is cut."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..errors import InternalError, ProtocolError
-from ..protocol.jsontext import loads_own
 from ..protocol.tasks import Status, Task
 from ..scopes.call import Call
 from ..tasks.store import TaskStoreError
 from .context import Context
+from .failures import cut, ended
 from .rounds import Question
 
 if TYPE_CHECKING:
@@ -183,15 +183,7 @@ class ServerTask:
         row = replace(self.row, updated=now, requests={})
         if outcome is None:
             return replace(row, status="cancelled", message="Cancelled by the client")
-        if isinstance(outcome, ProtocolError):
-            return replace(row, status="failed", message=outcome.message, error=outcome.to_wire())
-        most = self._tasks.limits.task_result_bytes
-        if len(outcome) > most:
-            error = InternalError(
-                f"The result of the task has {len(outcome)} bytes; this server keeps {most} (limits.task_result_bytes)"
-            )
-            return replace(row, status="failed", message=error.message, error=error.to_wire())
-        return replace(row, status="completed", message=None, result=loads_own(outcome))
+        return replace(row, **ended(outcome, self._tasks.limits))
 
     async def _settle(self, row: Task) -> None:
         """Store the end, and tell it then. While the store fails this stays here, and the end can be found here."""
@@ -248,7 +240,7 @@ class ServerTask:
     def note(self, message: str) -> None:
         """Progress, or a log line: the status message. Does not wait; what follows quickly is stored once."""
         if not self.row.final:
-            self._change(message=message)
+            self._change(message=cut(message, self._tasks.limits))
 
     def record(self) -> None:
         """Keep answers and values of `once`, for a run after this one."""
