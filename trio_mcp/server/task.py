@@ -180,7 +180,7 @@ class ServerTask:
 
     def _last(self) -> Task:
         outcome, now = self.outcome, self._tasks.clock()
-        row = replace(self.row, updated=now, requests={})
+        row = replace(self.row, updated=now, ttl=self.row.lasting(now), requests={})
         if outcome is None:
             return replace(row, status="cancelled", message="Cancelled by the client")
         return replace(row, **ended(outcome, self._tasks.limits))
@@ -191,11 +191,13 @@ class ServerTask:
         while not self.stored and not self.abandoned:
             try:
                 await self.save()
-            except TaskStoreError as exc:
-                logger.error("%s; trying again", exc)
+            except Exception as exc:
+                logger.error("%s; trying again", exc, exc_info=None if isinstance(exc, TaskStoreError) else exc)
                 self._tell(row)
                 await trio.sleep(self._tasks.limits.task_retry)
-                if self._tasks.clock() > row.expires:
+                if self._tasks.is_over(row):
+                    # It would count as one that works for as long as this process lives.
+                    self.abandon()
                     return
 
     async def _interrupted(self) -> None:
@@ -205,11 +207,13 @@ class ServerTask:
         elif self._end is None:
             error = InternalError(INTERRUPTED)
             row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-            self._end = replace(row, updated=self._tasks.clock())
+            now = self._tasks.clock()
+            self._end = replace(row, updated=now, ttl=row.lasting(now))
         try:
             await self.save()
-        except TaskStoreError as exc:
-            logger.error("the end of task %s is lost: %s", self.id, exc)
+        except Exception as exc:
+            known = isinstance(exc, TaskStoreError)
+            logger.error("the end of task %s is lost: %s", self.id, exc, exc_info=None if known else exc)
 
     async def save(self) -> None:
         """Bring the store up to date.
