@@ -76,7 +76,8 @@ class Limits:
     """Longest result of a task that is kept, at most 4 MiB: it is held until the task expires, and told each time that the
     client asks. Larger data belongs in a resource."""
     task_ttl: float = 3_600.0
-    """How long a task can be found, from its creation; a tool's own `timeout` is added. With it at most a day."""
+    """How long a task can be found, from its creation; a tool's own `timeout` is added. With it at most a day. What has ended can
+    be read for ten seconds more, or for three times `task_poll`."""
     task_poll: float = 1.0
     """How often a client is told to look at a task that has run for a while; at a young one more often."""
     task_flush: float = 0.25
@@ -213,6 +214,9 @@ class Limits:
     """Lines of one error message; the rest is counted."""
     shown_names: int = 30
     """Names that an error message lists when it says what there is."""
+    status_chars: int = 4_096
+    """Characters of the status message of a task, which is told each time that the client asks and stored with each change; and
+    of the message of an error that is too large to send. The rest is cut."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

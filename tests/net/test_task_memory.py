@@ -61,7 +61,7 @@ class Life:
         self.ahead = 0.0
         self.count = 0
         self.escalated = 0
-        engine.tasks.clock = lambda: 1e9 + trio.current_time() + self.ahead
+        engine.tasks.clock = engine.tasks.expiry = lambda: 1e9 + trio.current_time() + self.ahead
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request and wait for its answer; one at a time."""

@@ -9,7 +9,16 @@ import pydantic
 import pytest
 import trio
 
-from trio_mcp import Completion, Context, InvalidParams, MethodNotFound, RegistrationError, Server, open_client
+from trio_mcp import (
+    Completion,
+    Context,
+    InvalidParams,
+    MethodNotFound,
+    RegistrationError,
+    ResourceNotFound,
+    Server,
+    open_client,
+)
 
 
 def numbered(count: int, **options: Any) -> Server[Any]:
@@ -111,10 +120,20 @@ async def test_what_is_registered_or_taken_back_while_serving_counts_at_once() -
         server.remove_resource("x://000")
         server.remove_resource("x://000/{name}")
         server.remove_prompt("p000")
-        with pytest.raises(MethodNotFound):
+        # What was declared once stays: the list is empty, and still there.
+        with pytest.raises(InvalidParams, match="Unknown tool: late"):
             await client.call_tool("late")
-        with pytest.raises(MethodNotFound):
+        with pytest.raises(ResourceNotFound):
             await client.read_resource("x://000")
+        for method, member in (
+            ("tools/list", "tools"),
+            ("resources/list", "resources"),
+            ("resources/templates/list", "resourceTemplates"),
+            ("prompts/list", "prompts"),
+        ):
+            assert (await client.request(method))[member] == []
+        capabilities = (await client.request("server/discover"))["capabilities"]
+        assert {"tools", "resources", "prompts", "completions"} <= set(capabilities)
     with pytest.raises(KeyError):
         server.remove_tool("late")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -334,27 +335,82 @@ async def test_a_full_disk_fails_what_needs_room_and_not_the_store(path: Path) -
     assert query(path, "PRAGMA integrity_check") == "ok"
 
 
-async def test_a_row_that_cannot_be_read_fails_one_call_and_not_the_store(path: Path) -> None:
+BROKEN: dict[str, bytes] = {
+    "no JSON": b"\x00",
+    "cut": b'{"id": "x", "params": {',
+    "an array": b"[1]",
+    "empty": b"{}",
+    "a field of another kind": b'{"id":"x","owner":"dead","principal":"p","params":1,"meta":{},"created":1,"updated":1,'
+    b'"ttl":1,"poll_interval":1}',
+    "a status that is unknown": b'{"id":"x","owner":"dead","principal":"p","params":{},"meta":{},"created":1,"updated":1,'
+    b'"ttl":1,"poll_interval":1,"status":"resting"}',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+async def test_a_row_that_cannot_be_read_costs_itself_alone(
+    path: Path, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     store = SQLiteTaskStore(path)
     async with store.open("dead"):
-        await store.create(make_task("dead before"))
-        await store.create(make_task("dead 2"))
+        await store.create(before := make_task("dead"))
         await store.create(broken := make_task("dead"))
+        await store.create(after := make_task("dead"))
         await store.send(Signal(broken.id, "answer", {"x": 1}))
     async with store.open("me"):
-        query(path, "UPDATE tasks SET row = x'00' WHERE owner = 'dead' RETURNING 1")
-        for _ in range(2):
-            with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
-                await store.adopt("me")
-            # What the call had done before it failed is taken back.
-            assert query(path, "SELECT COUNT(*) FROM tasks WHERE owner LIKE 'dead%'") == 3
-            await store.create(task := make_task("me"))
-            assert await store.get(task.id) == task
+        query(path, f"UPDATE tasks SET row = x'{text.hex()}' WHERE id = '{broken.id}' RETURNING 1")
         with pytest.raises(TaskStoreError, match=f"tasks cannot be kept in {path}"):
             await store.get(broken.id)
-        await store.delete(broken.id)
-        assert len(await store.adopt("me")) == 2
+        adopted = {task.id: task for task in await store.adopt("me")}
+        assert adopted[before.id] == replace(before, owner="me")
+        assert adopted[after.id] == replace(after, owner="me")
+        left = adopted[broken.id]
+        assert (left.owner, left.principal, left.params, left.final) == ("me", broken.principal, {}, False)
+        assert f"task {broken.id} cannot be read" in caplog.text
+        assert await store.save(replace(left, status="failed"))
+        assert (await store.get(broken.id)) == replace(left, status="failed")
         await assert_usable(store, "me")
+
+
+async def test_what_a_newer_version_has_written_is_kept(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("dead"):
+        await store.create(task := make_task("dead"))
+    row = json.loads(query(path, "SELECT row FROM tasks"))
+    text = json.dumps({**row, "priority": {"level": 3}, "later": None}).encode().hex()
+    query(path, f"UPDATE tasks SET row = x'{text}' RETURNING 1")
+    async with store.open("me"):
+        (left,) = await store.adopt("me")
+        assert left == replace(task, owner="me", unknown={"priority": {"level": 3}, "later": None})
+        assert await store.save(replace(left, message="half"))
+    stored = json.loads(query(path, "SELECT row FROM tasks"))
+    assert (stored["priority"], stored["later"], stored["message"]) == ({"level": 3}, None, "half")
+    assert "unknown" not in stored
+
+
+async def test_what_a_row_does_not_have_is_as_it_was_before_there_was_such_a_thing(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        await store.create(task := make_task("me"))
+        row = json.loads(query(path, "SELECT row FROM tasks"))
+        for name in ("recorded", "attempts", "restartable", "requests"):
+            del row[name]
+        query(path, f"UPDATE tasks SET row = x'{json.dumps(row).encode().hex()}' RETURNING 1")
+        assert await store.get(task.id) == replace(task, recorded={}, attempts=1, restartable=False, requests={})
+
+
+@pytest.mark.parametrize(("kind", "payload"), [("answer", b"{"), ("answer", b"[]"), ("pause", b"{}")])
+async def test_a_signal_that_cannot_be_read_keeps_no_other_back(path: Path, kind: str, payload: bytes) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        await store.create(task := make_task("me"))
+        query(
+            path,
+            f"INSERT INTO signals (task, kind, payload) VALUES ('{task.id}', '{kind}', x'{payload.hex()}') RETURNING 1",
+        )
+        await store.send(Signal(task.id, "cancel"))
+        assert await store.receive("me") == [Signal(task.id, "cancel")]
+        assert query(path, "SELECT COUNT(*) FROM signals") == 0
 
 
 @pytest.mark.parametrize("value", [{1}, float, "\ud800", 10**1001])

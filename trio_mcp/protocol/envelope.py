@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import InvalidParams, InvalidRequest, ProtocolError
 from ..limits import DEFAULT, Limits
-from .jsontext import check_written, dumps, loads, shorten
+from .jsontext import check_written, dumps, loads, readable, shorten
 
 __all__ = [
     "BadMessage",
@@ -185,8 +185,11 @@ def encode_request(id: RequestId, method: str, params: dict[str, Any], limits: L
 
 
 def encode_notification(method: str, params: dict[str, Any]) -> bytes:
-    """A notification, without a line end."""
-    return dumps({"jsonrpc": "2.0", "method": method, "params": params})
+    """A notification, without a line end. A lone surrogate in its text is no reason to fail the work that it tells of."""
+    try:
+        return dumps({"jsonrpc": "2.0", "method": method, "params": params})
+    except ValueError:
+        return dumps({"jsonrpc": "2.0", "method": method, "params": readable(params)})
 
 
 def encode_result(id: RequestId, result: bytes) -> bytes:

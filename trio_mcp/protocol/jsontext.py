@@ -31,6 +31,8 @@ __all__ = [
     "find_unwritable",
     "loads",
     "loads_own",
+    "readable",
+    "readable_text",
     "shorten",
 ]
 
@@ -211,6 +213,24 @@ def _unwritable(value: Any, path: str, depth: int) -> str | None:
                 return bad
         return None
     return f"{path}: {kind.__name__} is not a JSON value"
+
+
+def readable_text(text: str) -> str:
+    """A text that can be sent as UTF-8: `?` for each lone surrogate, as a file name holds them that is not UTF-8."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def readable(value: Any, depth: int = 0) -> Any:
+    """The same for all text in a value; what is no JSON stays as it is."""
+    if type(value) is str:
+        return readable_text(value)
+    if depth > 256:
+        return value
+    if type(value) is dict:
+        return {readable(key, depth + 1): readable(child, depth + 1) for key, child in value.items()}
+    if type(value) is list or type(value) is tuple:
+        return [readable(child, depth + 1) for child in value]
+    return value
 
 
 def shorten(value: Any, most: int = DEFAULT.shown_value) -> str:

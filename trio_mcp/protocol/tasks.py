@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -19,8 +20,10 @@ __all__ = [
     "Signal",
     "Status",
     "Task",
+    "TaskClock",
     "TaskSupport",
     "mode_of",
+    "readable_for",
 ]
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -30,6 +33,12 @@ TASK_CHANGED: Final = "notifications/tasks"
 
 _SOONEST: Final = 0.1
 """Seconds until the first look at a task."""
+
+_READABLE: Final = 10.0
+"""Seconds for which what has ended can be read at the least, so that a client that asks in between finds it."""
+
+_JUMP: Final = 1.0
+"""Seconds by which a clock may be ahead of what has passed, until that is a jump."""
 
 TaskSupport = Literal["forbidden", "optional", "required"]
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
@@ -100,6 +109,7 @@ class Task:
         recorded: Answers and values of `once`, for a tool that can be run again.
         restartable: Whether it may be run again after its process has ended.
         attempts: How often it was begun.
+        unknown: What a newer version has written into its row, by name; kept when it is stored again.
     """
 
     id: str
@@ -119,6 +129,39 @@ class Task:
     recorded: dict[str, Any] = field(default_factory=dict)
     restartable: bool = False
     attempts: int = 1
+    unknown: dict[str, Any] = field(default_factory=dict)
+
+    def to_row(self) -> dict[str, Any]:
+        """The task as JSON, for a store."""
+        known = {name: getattr(self, name) for name in _KINDS}
+        return {**self.unknown, **known}
+
+    @staticmethod
+    def from_row(row: Any) -> Task:
+        """The task of such JSON, whichever version has written it: what is unknown is kept, what is missing has its default.
+
+        Raises:
+            ValueError: it is not the row of a task; the text says why.
+        """
+        if not isinstance(row, Mapping):
+            raise ValueError(f"not the row of a task: {type(row).__name__} instead of an object")
+        known = {name: row[name] for name in _KINDS if name in row}
+        for name, value in known.items():
+            if not isinstance(value, _KINDS[name]) or (type(value) is bool) != (_KINDS[name] is bool):
+                raise ValueError(f"not the row of a task: {name} is {type(value).__name__}")
+        if missing := [name for name in _NEEDED if name not in known]:
+            raise ValueError(f"not the row of a task: it has no {', '.join(missing)}")
+        if known.get("status", "working") not in _STATUSES:
+            raise ValueError(f"not the row of a task: the status {known['status']!r} is unknown")
+        return Task(**known, unknown={name: value for name, value in row.items() if name not in _KINDS})
+
+    def lasting(self, now: float) -> float:
+        """The time to live of a task that ends now, so that its end can be read: its own, or longer.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        return max(self.ttl, now - self.created + readable_for(self.poll_interval))
 
     @property
     def final(self) -> bool:
@@ -164,6 +207,24 @@ class Task:
         return wire
 
 
+_STATUSES: Final[frozenset[str]] = FINAL | {"working", "input_required"}
+_NUMBER: Final = (int, float)
+_TEXT: Final = (str, type(None))
+_OBJECT: Final = (dict, type(None))
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("id", "owner", "principal", "status"), str),
+    **dict.fromkeys(("params", "meta", "requests", "recorded"), dict),
+    **dict.fromkeys(("created", "updated", "ttl", "poll_interval"), _NUMBER),
+    "message": _TEXT,
+    "result": _OBJECT,
+    "error": _OBJECT,
+    "restartable": bool,
+    "attempts": int,
+}
+"""What each field of a row is."""
+_NEEDED: Final = ("id", "owner", "principal", "params", "meta", "created", "updated", "ttl", "poll_interval")
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """What another process has to tell the one that runs a task.
@@ -177,6 +238,48 @@ class Signal:
     task_id: str
     kind: Literal["cancel", "answer"]
     payload: dict[str, Any] = field(default_factory=dict)
+
+
+def readable_for(poll_interval: float) -> float:
+    """Seconds for which the end of a task can be read, for a client that polls as it was told."""
+    return max(3 * poll_interval, _READABLE)
+
+
+class TaskClock:
+    """Seconds since the epoch, by which tasks expire.
+
+    A clock that jumps ahead (it was set; the machine was asleep) has let no time pass in which somebody could have read what
+    had ended. So a jump counts only after a while.
+
+    Args:
+        clock: Seconds since the epoch.
+        steady: Seconds since some moment, of a clock that never jumps.
+        patience: Seconds after which a jump counts.
+    """
+
+    __slots__ = ("_ahead", "_clock", "_patience", "_since", "_steady")
+
+    def __init__(self, clock: Callable[[], float], steady: Callable[[], float], patience: float) -> None:
+        self._clock = clock
+        self._steady = steady
+        self._patience = patience
+        self._ahead: float | None = None
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        """Now."""
+        steady = self._steady()
+        ahead = self._clock() - steady
+        if self._ahead is None or ahead <= self._ahead + _JUMP:
+            self._since = None
+        else:
+            if self._since is None:
+                self._since = steady
+            if steady - self._since < self._patience:
+                return steady + self._ahead
+            self._since = None
+        self._ahead = ahead
+        return steady + ahead
 
 
 def _timestamp(seconds: float) -> str:

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from ..errors import RegistrationError
 from ..limits import Limits
+from ..protocol.jsontext import check_written, dumps, find_unwritable, shorten
 from ..tasks.store import TaskStore
 from .signature import Handler, title_of
 
-__all__ = ["CacheScope", "Icons", "a_function", "a_timeout", "cache_hints", "check_variables", "definition"]
+__all__ = [
+    "CacheScope",
+    "Icons",
+    "a_function",
+    "a_timeout",
+    "cache_hints",
+    "check_info",
+    "check_resource",
+    "check_server",
+    "check_variables",
+    "check_wire",
+    "definition",
+    "resource_annotations",
+    "tool_annotations",
+]
 
-Icons = Sequence[dict[str, Any]]
+Icons = Sequence[Any]
 CacheScope = Literal["public", "private"]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_HINTS_PLAIN: Final = {name.lower(): name for name in _HINTS}
 
 
 def cache_hints(what: str, ttl: float, scope: str) -> dict[str, Any]:
     """Caching hints, as results carry them."""
-    if not (ttl >= 0 and math.isfinite(ttl)) or scope not in ("public", "private"):
+    if not _is_number(ttl) or not (ttl >= 0 and math.isfinite(ttl)) or scope not in ("public", "private"):
         raise RegistrationError(
             f"{what}: expected cache_ttl in seconds, 0 or more, and cache_scope 'public' or 'private', got {ttl!r}, {scope!r}"
         )
@@ -51,8 +71,36 @@ def check_server(
             "Server(lifespan=…): expected a function that returns an async context manager; "
             "put @contextlib.asynccontextmanager above an 'async def' that yields"
         )
-    if page_size < 1:
-        raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size}")
+    if type(page_size) is not int or page_size < 1:
+        raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size!r}")
+
+
+def check_info(info: dict[str, Any], instructions: Any) -> dict[str, Any]:
+    """What a server says of itself, as it is sent.
+
+    Args:
+        info: Its `Implementation` object, with None for what was not given.
+        instructions: Its instructions.
+
+    Raises:
+        RegistrationError: the specification does not allow a part of it.
+    """
+    arguments = {"websiteUrl": "website_url"}
+    out: dict[str, Any] = {}
+    for name, value in {**info, "instructions": instructions}.items():
+        where = f"Server({arguments.get(name, name)}=…)"
+        if value is None:
+            continue
+        if name == "icons":
+            if value:
+                out[name] = _icons(where, value)
+            continue
+        _check_text(where, value)
+        if name == "websiteUrl" and not _SCHEME.match(value):
+            raise RegistrationError(f"{where}: expected a URL, as in 'https://example.com', got {value!r}")
+        if name != "instructions":
+            out[name] = value
+    return out
 
 
 def a_function(fn: Any, kind: str) -> Any:
@@ -63,23 +111,147 @@ def a_function(fn: Any, kind: str) -> Any:
 
 
 def definition(
-    handler: Handler, title: str | None, description: str | None, icons: Icons | None, meta: dict[str, Any] | None
+    handler: Handler, title: str | None, description: str | None, icons: Icons | None, meta: Any
 ) -> dict[str, Any]:
-    """What a list shows of every kind of component."""
+    """What a list shows of every kind of component.
+
+    Raises:
+        RegistrationError: the specification does not allow a part of it.
+    """
+    where = str(handler.error("")).removesuffix(": ")
     wire: dict[str, Any] = {"name": handler.name, "title": title or title_of(handler.name)}
     text = handler.text if description is None else description
     if text:
         wire["description"] = text
+    for name in wire:
+        _check_text(f"{where}: {name}", wire[name])
     if icons:
-        wire["icons"] = list(icons)
+        wire["icons"] = _icons(f"{where}: icons", icons)
     if meta:
-        wire["_meta"] = meta
+        wire["_meta"] = _object(f"{where}: meta", meta)
     return wire
+
+
+def check_wire(handler: Handler, wire: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """A whole definition, as a list will show it: one that cannot be written would fail the list for everybody.
+
+    Raises:
+        RegistrationError: it cannot be sent.
+    """
+    bad = find_unwritable(wire)
+    # The result, the list and the item stand around it.
+    bad = bad or check_written(dumps(wire), wire, limits.json_depth - 3, limits.answer_bytes)
+    if bad:
+        raise handler.error(f"its definition cannot be sent: {bad.removeprefix('$.')}")
+    return wire
+
+
+def tool_annotations(handler: Handler, annotations: Any) -> dict[str, Any]:
+    """The `ToolAnnotations` object.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    where = str(handler.error("annotations"))
+    wire = _object(where, annotations)
+    for name, value in wire.items():
+        if name == "title":
+            _check_text(f"{where}: title", value)
+        elif name in _HINTS and type(value) is not bool:
+            raise RegistrationError(f"{where}: {name}: expected True or False, got {value!r}")
+        elif name not in _HINTS and (meant := _HINTS_PLAIN.get(name.replace("_", "").lower())):
+            raise RegistrationError(f"{where}: {name!r} is spelled {meant!r} in the protocol")
+    return wire
+
+
+def resource_annotations(handler: Handler, annotations: Any) -> dict[str, Any]:
+    """The `Annotations` object.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    where = str(handler.error("annotations"))
+    wire = _object(where, annotations)
+    audience, priority, modified = (wire.get(name) for name in ("audience", "priority", "lastModified"))
+    if audience is not None and (
+        not isinstance(audience, list) or any(one not in ("user", "assistant") for one in audience)
+    ):
+        raise RegistrationError(f"{where}: audience: expected a list of 'user' and 'assistant', got {audience!r}")
+    if priority is not None and (not _is_number(priority) or not 0 <= priority <= 1):
+        raise RegistrationError(f"{where}: priority: expected a number from 0 to 1, got {priority!r}")
+    if modified is not None:
+        _check_text(f"{where}: lastModified", modified)
+    return wire
+
+
+def check_resource(handler: Handler, mime_type: Any, size: Any) -> None:
+    """The rest of what is told of a resource.
+
+    Raises:
+        RegistrationError: the specification does not allow it.
+    """
+    if mime_type is not None:
+        _check_text(str(handler.error("mime_type")), mime_type)
+    if size is not None and (type(size) is not int or size < 0):
+        raise handler.error(f"size: expected a number of bytes, 0 or more, got {size!r}")
+
+
+def _object(where: str, value: Any) -> dict[str, Any]:
+    """A JSON object: a dict, or a model of another package that makes one, as `mcp.types.ToolAnnotations` does."""
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        try:
+            value = dump(mode="json", by_alias=True, exclude_none=True)
+        except Exception as exc:
+            raise RegistrationError(f"{where}: {type(value).__name__}.model_dump failed: {exc}") from exc
+    if not isinstance(value, Mapping):
+        raise RegistrationError(f"{where}: expected a dict, got {shorten(value)}")
+    wire = dict(value)
+    bad = find_unwritable(wire)
+    if bad:
+        raise RegistrationError(f"{where}: {bad.removeprefix('$.')}")
+    return wire
+
+
+def _icons(where: str, icons: Any) -> list[dict[str, Any]]:
+    if isinstance(icons, str | bytes | Mapping) or not isinstance(icons, Iterable):
+        raise RegistrationError(
+            f"{where}: expected a list of icons, as in [{{'src': 'https://example.com/icon.png'}}], got {shorten(icons)}"
+        )
+    out: list[dict[str, Any]] = []
+    for number, icon in enumerate(icons):
+        here = f"{where}[{number}]"
+        wire = _object(here, icon)
+        if "src" not in wire:
+            raise RegistrationError(f"{here}: an icon needs 'src', a URL")
+        for name in ("src", "mimeType"):
+            if name in wire:
+                _check_text(f"{here}: {name}", wire[name])
+        if not _SCHEME.match(wire["src"]):
+            raise RegistrationError(f"{here}: src: expected a URL (https: or data:), got {shorten(wire['src'])}")
+        sizes = wire.get("sizes", [])
+        if not isinstance(sizes, list | tuple) or not all(isinstance(size, str) for size in sizes):
+            raise RegistrationError(f"{here}: sizes: expected a list of text, as in ['48x48'], got {sizes!r}")
+        if wire.get("theme", "light") not in ("light", "dark"):
+            raise RegistrationError(f"{here}: theme: expected 'light' or 'dark', got {wire['theme']!r}")
+        out.append(wire)
+    return out
+
+
+def _check_text(where: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise RegistrationError(f"{where}: expected a text, got {shorten(value)}")
+    bad = find_unwritable(str(value))
+    if bad:
+        raise RegistrationError(f"{where}: {bad.removeprefix('$: ')}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool
 
 
 def a_timeout(handler: Handler, timeout: float | None) -> float | None:
     """A timeout that is one."""
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not (_is_number(timeout) and timeout > 0):
         raise handler.error(f"timeout must be a positive number of seconds, got {timeout!r}")
     return timeout
 

@@ -24,7 +24,7 @@ from ..errors import (
 )
 from ..limits import Limits
 from ..protocol.envelope import Request, encode_error, encode_result
-from ..protocol.jsontext import check_written, dumps, shorten
+from ..protocol.jsontext import check_written, dumps, readable_text, shorten
 from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
 from ..protocol.methods import METHODS
 from ..protocol.revisions import ERAS, Era, check_version, era_of
@@ -34,6 +34,7 @@ from ..scopes.executor import Executor
 from ..scopes.groups import only_exception, unwrapped
 from .context import Context
 from .extensions import check_declared
+from .failures import cut, make_sendable
 from .handlers import HANDLERS, error_result, run_tool
 from .lifespan import open_lifespan
 from .paths import UnsafePath
@@ -193,7 +194,10 @@ class Engine:
 
     def _told(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         try:
-            return self._raised(call, exc)
+            outcome = self._raised(call, exc)
+            if not isinstance(outcome, bytes) and (lost := make_sendable(outcome, self.any, self.limits)):
+                logger.error("%s raised an error that cannot be sent as it is: %s", self._what(call), "; ".join(lost))
+            return outcome
         except Exception as failure:
             # To tell of it may fail as well, and must not take the connection along.
             return self._masked(call, failure)
@@ -225,7 +229,7 @@ class Engine:
             return self._told(call, AskAgain(_first(asking).rounds))
         # One error in a nursery is that error: a ToolError raised in one is for the model as well.
         single = only_exception(group)
-        return self._masked(call, group) if single is None else self._told(call, single)
+        return self._told(call, group if single is None else single)
 
     def _masked(self, call: Call, exc: BaseException) -> bytes | ProtocolError:
         """An error that is not for the model: the log gets it whole, the peer an id to find it by."""
@@ -233,7 +237,7 @@ class Engine:
         logger.error("%s failed (error id %s)", self._what(call), mark, exc_info=exc)
         text = f"Internal error in {self._what(call)} (error id {mark})"
         if self.server.expose_errors:
-            text += f": {type(exc).__name__}: {exc}"
+            text += f": {type(exc).__name__}: {_text_of(exc, self.limits)}"
         return self._failed(call, text)
 
     def _invalid(self, call: Call, exc: Mismatch) -> bytes | ProtocolError:
@@ -244,8 +248,7 @@ class Engine:
         return self._failed(call, f"{text}:\n{lines}" if call.method == "tools/call" else text)
 
     def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
-        if not text.isascii():
-            text = text.encode(errors="replace").decode()
+        text = readable_text(text)
         return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
@@ -318,6 +321,14 @@ def _first(group: BaseExceptionGroup[AskAgain]) -> AskAgain:
     """One of the questions that were asked at once: they all know of each other."""
     one = group.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
+
+
+def _text_of(exc: BaseException, limits: Limits) -> str:
+    try:
+        return cut(str(exc), limits)
+    except Exception:
+        # A class of a user's may do anything here.
+        return "<no text>"
 
 
 @asynccontextmanager

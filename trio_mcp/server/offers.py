@@ -46,6 +46,7 @@ class Offers:
         self._prompts: dict[str, Prompt] = {}
         self._completions: dict[CompletionKey, Handler] = {}
         self._registry: Registry | None = None
+        self._declared: set[str] = set()
 
     @property
     def registry(self) -> Registry:
@@ -57,8 +58,15 @@ class Offers:
                 self._speaks_tasks = True
                 settings = {TASKS: {}, **settings}
             self._registry = Registry(
-                self._tools, self._resources, self._templates, self._prompts, self._completions, settings
+                self._tools,
+                self._resources,
+                self._templates,
+                self._prompts,
+                self._completions,
+                settings,
+                self._declared,
             )
+            self._declared.update(self._registry.capabilities)
         return self._registry
 
     def add_extension(self, extension: Extension) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -16,6 +17,8 @@ from ..protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
 __all__ = ["Prompt", "Registry", "Resource", "Tool", "did_you_mean"]
+
+logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -115,7 +118,8 @@ class Registry:
         completions: Functions that complete, by prompt or template and argument.
         extensions: Settings by identifier.
         pages: Encoded lists, filled by whoever asks first.
-        capabilities: Those that follow from what is registered (server/discover).
+        capabilities: Those that follow from what is registered (server/discover), or were declared before: whoever was told of
+            one goes on to use it, and an empty list is an answer.
     """
 
     __slots__ = ("capabilities", "completions", "extensions", "pages", "prompts", "resources", "templates", "tools")
@@ -128,6 +132,7 @@ class Registry:
         prompts: Mapping[str, Prompt],
         completions: Mapping[tuple[str, str], Handler] | None = None,
         extensions: Mapping[str, dict[str, Any]] | None = None,
+        declared: Iterable[str] = (),
     ) -> None:
         self.tools: dict[str, Tool] = dict(tools)
         self.resources: dict[str, Resource] = dict(resources)
@@ -136,7 +141,7 @@ class Registry:
         self.completions: dict[tuple[str, str], Handler] = dict(completions or {})
         self.pages: dict[str, bytes] = {}
         self.extensions: dict[str, dict[str, Any]] = dict(extensions or {})
-        self.capabilities: dict[str, Any] = self._capabilities()
+        self.capabilities: dict[str, Any] = self._capabilities(frozenset(declared))
 
     def list_of(self, method: str) -> tuple[str, Mapping[str, Tool | Resource | Prompt]]:
         """What a list method lists: the member of its result, and the items by what identifies them."""
@@ -148,15 +153,15 @@ class Registry:
         }
         return lists[method]
 
-    def _capabilities(self) -> dict[str, Any]:
+    def _capabilities(self, declared: frozenset[str]) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        if self.tools:
+        if self.tools or "tools" in declared:
             out["tools"] = {"listChanged": True}
-        if self.resources or self.templates:
+        if self.resources or self.templates or "resources" in declared:
             out["resources"] = {"subscribe": True, "listChanged": True}
-        if self.prompts:
+        if self.prompts or "prompts" in declared:
             out["prompts"] = {"listChanged": True}
-        if self.prompts or self.templates:
+        if self.prompts or self.templates or "completions" in declared:
             out["completions"] = {}
         out["logging"] = {}
         if self.extensions:
@@ -171,15 +176,20 @@ def check_inline(handler: Handler, milliseconds: int) -> int:
     return milliseconds
 
 
-def check_name(kind: str, name: str) -> bool:
-    """Whether a name keeps to what the specification asks for (server/tools, section Tool Names).
+def check_name(kind: str, name: str) -> None:
+    """Check a name; one that hosts may refuse, since the specification asks for another, is told to the log (server/tools,
+    section Tool Names).
 
     Raises:
         RegistrationError: it is empty, over 128 characters or holds control characters.
     """
     if not name or len(name) > 128 or _CONTROL.search(name):
         raise RegistrationError(f"{kind} {name!r}: a name has 1 to 128 characters and no control characters")
-    return _TOOL_NAME.fullmatch(name) is not None
+    if kind == "tool" and _TOOL_NAME.fullmatch(name) is None:
+        logger.warning(
+            "tool %r: hosts may refuse this name; the specification asks for letters A to Z, digits, '_', '-' and '.'",
+            name,
+        )
 
 
 def parse_uri(kind: str, uri: str, limits: Limits) -> UriTemplate | None:

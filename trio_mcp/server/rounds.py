@@ -100,6 +100,8 @@ class Rounds:
         elif missing:
             for entry in missing:
                 entry.waiting = True
+            # The request ends with the question, however long the handler takes to unwind: it becomes no task any more.
+            self._call.stays = True
             try:
                 # What is asked beside it in one nursery goes out in the same round.
                 await trio.lowlevel.checkpoint()
@@ -107,10 +109,9 @@ class Rounds:
                 if not self._ending:
                     for entry in missing:
                         entry.waiting = False
+                    self._call.stays = bool(self.journal.waiting())
                 raise
             self._ending = True
-            # The request ends with the question, however long the handler takes to unwind.
-            self._call.stays = True
             raise AskAgain(self)
         return [question.result(entry.answer) for entry, question in entries]
 

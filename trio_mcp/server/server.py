@@ -18,9 +18,14 @@ from .definitions import (
     a_function,
     a_timeout,
     cache_hints,
+    check_info,
+    check_resource,
     check_server,
     check_variables,
+    check_wire,
     definition,
+    resource_annotations,
+    tool_annotations,
 )
 from .extensions import Extension
 from .lifespan import LifespanT
@@ -105,6 +110,8 @@ class ServerBase(Offers, Generic[LifespanT]):
         self.revisions: Final = MODERN
         self.task_inline_ms: int = task_inline_ms
         self.inline_refs: bool = inline_refs
+        about = {"name": name, "version": version, "title": title, "description": description}
+        self._info = check_info({**about, "websiteUrl": website_url, "icons": icons}, instructions)
         self._open = False
         for extension in extensions:
             self.add_extension(extension)
@@ -115,14 +122,7 @@ class ServerBase(Offers, Generic[LifespanT]):
 
     def info(self) -> dict[str, Any]:
         """The `Implementation` object that says who this is."""
-        optional = {
-            "title": self.title,
-            "description": self.description,
-            "websiteUrl": self.website_url,
-            "icons": list(self.icons) if self.icons else None,
-        }
-        given = {key: value for key, value in optional.items() if value is not None}
-        return {"name": self.name, "version": self.version, **given}
+        return dict(self._info)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: dict[str, Any] | None = None,
+        annotations: Any = None,
         structured: bool | None = None,
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
@@ -166,7 +166,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         task_inline_ms: int | None = None,
         restartable: bool = False,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> Callable[[F], F]: ...
 
     @overload
@@ -178,7 +178,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: dict[str, Any] | None = None,
+        annotations: Any = None,
         structured: bool | None = None,
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
@@ -187,7 +187,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         task_inline_ms: int | None = None,
         restartable: bool = False,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> F: ...
 
     def tool(
@@ -198,7 +198,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: dict[str, Any] | None = None,
+        annotations: Any = None,
         structured: bool | None = None,
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
@@ -207,7 +207,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         task_inline_ms: int | None = None,
         restartable: bool = False,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> Any:
         """Register a tool: `@server.tool`, `@server.tool(...)` or `server.tool(function, ...)`.
 
@@ -254,7 +254,8 @@ class ServerBase(Offers, Generic[LifespanT]):
             if schema is not None:
                 wire["outputSchema"] = inlined_for(handler, schema) if self.inline_refs else schema
             if annotations:
-                wire["annotations"] = annotations
+                wire["annotations"] = tool_annotations(handler, annotations)
+            check_wire(handler, wire, self.limits)
             self._tools[handler.name] = Tool(
                 handler, wire, output, a_timeout(handler, timeout), task_support, task_inline_ms, restartable
             )
@@ -272,11 +273,11 @@ class ServerBase(Offers, Generic[LifespanT]):
         title: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
-        annotations: dict[str, Any] | None = None,
+        annotations: Any = None,
         size: int | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
         cache_ttl: float = 0,
         cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
@@ -314,9 +315,14 @@ class ServerBase(Offers, Generic[LifespanT]):
             check_variables(handler, uri, template.names if template else (), template.optional if template else ())
             wire = definition(handler, title, description, icons, meta)
             wire["uriTemplate" if template else "uri"] = uri
-            for key, value in (("mimeType", mime_type), ("annotations", annotations), ("size", size)):
-                if value is not None and not (key == "size" and template):
-                    wire[key] = value
+            if mime_type is not None:
+                wire["mimeType"] = mime_type
+            if annotations:
+                wire["annotations"] = resource_annotations(handler, annotations)
+            if size is not None and not template:
+                wire["size"] = size
+            check_resource(handler, mime_type, size)
+            check_wire(handler, wire, self.limits)
             hints = cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
             entry = Resource(handler, uri, template, wire, mime_type, a_timeout(handler, timeout), hints)
             (self._templates if template else self._resources)[uri] = entry
@@ -339,7 +345,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         description: str | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> Callable[[F], F]: ...
 
     def prompt(
@@ -352,7 +358,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         description: str | None = None,
         timeout: float | None = None,
         icons: Icons | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> Any:
         """Register a prompt: `@server.prompt`, `@server.prompt(...)` or `server.prompt(function)`.
 
@@ -388,6 +394,7 @@ class ServerBase(Offers, Generic[LifespanT]):
                     }
                     for item in handler.parameters
                 ]
+            check_wire(handler, wire, self.limits)
             self._prompts[handler.name] = Prompt(handler, wire, a_timeout(handler, timeout))
             self._changed("prompts")
             return function

@@ -146,6 +146,8 @@ class Handler:
         given: dict[str, Any] | None = None,
     ) -> None:
         self._kind = kind
+        if name is not None and not isinstance(name, str):
+            raise RegistrationError(f"{kind} {fn!r}: name: expected a text, got {name!r}")
         self._given: GivenSchema | None = None
         self._rest = False
         self._localns = dict(localns)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..errors import InternalError, ProtocolError
-from ..protocol.jsontext import loads_own
 from ..protocol.tasks import Status, Task
 from ..scopes.call import Call
 from ..tasks.store import TaskStoreError
 from .context import Context
+from .failures import cut, ended
 from .journal import Entry
 
 if TYPE_CHECKING:
@@ -158,18 +158,10 @@ class ServerTask:
 
     def _last(self) -> Task:
         outcome, now = self.outcome, self._tasks.clock()
-        row = replace(self.row, updated=now, requests={})
+        row = replace(self.row, updated=now, ttl=self.row.lasting(now), requests={})
         if outcome is None:
             return replace(row, status="cancelled", message="Cancelled by the client")
-        if isinstance(outcome, ProtocolError):
-            return replace(row, status="failed", message=outcome.message, error=outcome.to_wire())
-        most = self._tasks.limits.task_result_bytes
-        if len(outcome) > most:
-            error = InternalError(
-                f"The result of the task has {len(outcome)} bytes; this server keeps {most} (limits.task_result_bytes)"
-            )
-            return replace(row, status="failed", message=error.message, error=error.to_wire())
-        return replace(row, status="completed", message=None, result=loads_own(outcome))
+        return replace(row, **ended(outcome, self._tasks.limits))
 
     async def _settle(self, row: Task) -> None:
         """Store the end, and tell it then. While the store fails this stays here, and the end can be found here."""
@@ -177,11 +169,13 @@ class ServerTask:
         while not self.stored and not self.abandoned:
             try:
                 await self.save()
-            except TaskStoreError as exc:
-                logger.error("%s; trying again", exc)
+            except Exception as exc:
+                logger.error("%s; trying again", exc, exc_info=None if isinstance(exc, TaskStoreError) else exc)
                 self._tell(row)
                 await trio.sleep(self._tasks.limits.task_retry)
-                if self._tasks.clock() > row.expires:
+                if self._tasks.is_over(row):
+                    # It would count as one that works for as long as this process lives.
+                    self.abandon()
                     return
 
     async def _interrupted(self) -> None:
@@ -191,11 +185,13 @@ class ServerTask:
         elif self._end is None:
             error = InternalError(INTERRUPTED)
             row = replace(self.row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-            self._end = replace(row, updated=self._tasks.clock())
+            now = self._tasks.clock()
+            self._end = replace(row, updated=now, ttl=row.lasting(now))
         try:
             await self.save()
-        except TaskStoreError as exc:
-            logger.error("the end of task %s is lost: %s", self.id, exc)
+        except Exception as exc:
+            known = isinstance(exc, TaskStoreError)
+            logger.error("the end of task %s is lost: %s", self.id, exc, exc_info=None if known else exc)
 
     async def save(self) -> None:
         """Bring the store up to date.
@@ -226,7 +222,7 @@ class ServerTask:
     def note(self, message: str) -> None:
         """Progress, or a log line: the status message. Does not wait; what follows quickly is stored once."""
         if not self.row.final:
-            self._change(message=message)
+            self._change(message=cut(message, self._tasks.limits))
 
     async def record(self) -> None:
         """Store answers and values of `once`, for a run after this one. While the store fails this stays here."""

@@ -8,25 +8,25 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..convert.codec import Mismatch
-from ..errors import InternalError, InvalidParams, ProtocolError, ServerBusy
+from ..errors import InvalidParams, ProtocolError, ServerBusy
 from ..limits import TASK_TTL_MOST, Limits
 from ..protocol.jsontext import shorten
-from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta
-from ..protocol.tasks import TASK_CHANGED, Mode, Signal, Task
+from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from ..protocol.tasks import TASK_CHANGED, Mode, Signal, Task, TaskClock, readable_for
 from ..scopes.call import Call
 from ..scopes.groups import unwrapped
 from ..tasks.memory import MemoryTaskStore
-from ..tasks.store import TaskStore, TaskStoreError
+from ..tasks.store import TaskStore
+from .adoption import Adoption, log_failure
 from .context import Context
 from .registry import Tool
-from .task import INTERRUPTED, Outcome, ServerTask
+from .task import Outcome, ServerTask
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -69,8 +69,8 @@ class Tasks:
 
     Attributes:
         running: Those whose work runs in this process, by id.
-        collector: The nursery of handed-over work.
         clock: Seconds since the epoch.
+        expiry: The same, as tasks expire by it.
     """
 
     def __init__(self, engine: Engine, store: TaskStore, run: Run) -> None:
@@ -83,14 +83,16 @@ class Tasks:
         self.threads: trio.CapacityLimiter = trio.CapacityLimiter(engine.limits.tasks_active)
         self.clock: Callable[[], float] = time.time
         self._collector: trio.Nursery | None = None
+        self.expiry: Callable[[], float] = TaskClock(
+            lambda: self.clock(), trio.current_time, readable_for(engine.limits.task_poll)
+        )
         # Calls that have no row yet, by caller.
         self._opening: Counter[str] = Counter()
         self._changed: dict[ServerTask, None] = {}
         self._discarded: dict[str, None] = {}
         self._work = trio.lowlevel.ParkingLot()
         self._used = trio.Event()
-        self._adopting = trio.Lock()
-        self._adopted: list[Task] = []
+        self._adoption = Adoption(self, self._again)
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
         self._heard: Counter[str] = Counter()
         self._told: dict[str, Task] = {}
@@ -112,6 +114,7 @@ class Tasks:
     async def open(self) -> AsyncIterator[None]:
         """Hold the store open, with everything that looks after it."""
         self._engine.server.has_tasks = lambda: bool(self.running)
+        self.expiry()  # what is ahead later is a jump
         async with self.store.open(self.owner):
             with unwrapped():
                 async with trio.open_nursery() as nursery:
@@ -129,7 +132,24 @@ class Tasks:
     async def begin(self, collector: trio.Nursery) -> None:
         """Take the place in which handed-over work runs, and every task that a process left behind."""
         self._collector = collector
-        await self._adopt()
+        try:
+            if await self._adoption.adopt():
+                self._used.set()
+        except Exception as exc:
+            # Tried again by the sweep, and no reason not to start.
+            log_failure(exc)
+            self._used.set()
+
+    @property
+    def collector(self) -> trio.Nursery:
+        """The nursery of handed-over work."""
+        assert self._collector is not None
+        return self._collector
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools of the server."""
+        return self._engine.registry.tools
 
     # -- calls
 
@@ -139,23 +159,20 @@ class Tasks:
         Raises:
             ProtocolError: the outcome of the call, or too many tasks.
         """
-        principal = call.principal
-        self._opening[principal] += 1
-        try:
-            await self._check_room(principal)
-            context: Context[Any] = Context(self._engine, call)
-            task = self._new(call, tool, values, context)
-            told = False
+        context: Context[Any] = Context(self._engine, call)
+        task = self._new(call, tool, values, context)
+        told = False
+        # A tool that is a task or nothing is refused before it runs; another one asks for room when it becomes a task.
+        must = tool.task_support == "required"
+        with self._opened(call.principal) if must else nullcontext():
+            if must:
+                await self._check_room(call.principal)
             try:
                 await self._serve(task, call, tool, mode)
                 told = task.escalated
             finally:
                 if task.begun and not told:
                     task.abandon()
-        finally:
-            self._opening[principal] -= 1
-            if not self._opening[principal]:
-                del self._opening[principal]
         if told:
             return self._engine.encode({**task.row.to_wire(self.clock()), "resultType": "task"})
         outcome = task.outcome
@@ -166,18 +183,28 @@ class Tasks:
 
     async def _serve(self, task: ServerTask, call: Call, tool: Tool, mode: Mode) -> None:
         """Run the work until it has ended or belongs to the collector."""
-        assert self._collector is not None
         window = self._engine.server.task_inline_ms if tool.task_inline_ms is None else tool.task_inline_ms
         if mode is Mode.TASK or window == 0:
-            await self._create(task)
-            call.task, task.escalated = task, True
-            self.running[task.id] = task
-            await self._collector.start(task.run)
+            if await self._may_create(task, tool):
+                call.task, task.escalated = task, True
+                self.running[task.id] = task
+            await self.collector.start(task.run)
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._hand_over_after, task, call, window / 1000)
-            await self._collector.start(task.run)
+            nursery.start_soon(self._hand_over_after, task, call, tool, window / 1000)
+            await self.collector.start(task.run)
             nursery.cancel_scope.cancel()
+
+    @contextmanager
+    def _opened(self, principal: str) -> Iterator[None]:
+        """Held while a call of a caller may become a task and has no row yet."""
+        self._opening[principal] += 1
+        try:
+            yield
+        finally:
+            self._opening[principal] -= 1
+            if not self._opening[principal]:
+                del self._opening[principal]
 
     def _new(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> ServerTask:
         limits, now = self.limits, self.clock()
@@ -199,8 +226,13 @@ class Tasks:
         )
         return self._task(row, call, tool, values, context)
 
+    def _again(self, row: Task, call: Call, values: dict[str, Any]) -> ServerTask:
+        tool = self.tools[row.params["name"]]
+        return self._task(row, call, tool, values, Context(self._engine, call, row.recorded))
+
     def _task(self, row: Task, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> ServerTask:
-        timeout = min(math.inf if tool.timeout is None else tool.timeout, row.ttl)
+        # Of one that is run again a part of its time is over.
+        timeout = min(math.inf if tool.timeout is None else tool.timeout, row.expires - row.updated)
         return ServerTask(self, row, call, context, lambda: self._run(call, tool, values, context), timeout)
 
     async def _check_room(self, principal: str) -> None:
@@ -218,18 +250,42 @@ class Tasks:
                 {"retryAfter": limits.task_sweep},
             )
 
-    async def _hand_over_after(self, task: ServerTask, call: Call, seconds: float) -> None:
+    async def _hand_over_after(self, task: ServerTask, call: Call, tool: Tool, seconds: float) -> None:
         await trio.sleep(seconds)
         if task.over or call.stays:
             return
         try:
-            await self._create(task)
-        except TaskStoreError as exc:
+            created = await self._may_create(task, tool)
+        except Exception as exc:
             # The work is worth more than the wish to keep it elsewhere: it goes on in line, and so does its outcome.
-            logger.error("%s; the call goes on without a task", exc)
+            log_failure(exc, "; the call goes on without a task")
             return
-        if not task.over and not call.stays:
+        if created and not task.over and not call.stays:
             task.hand_over()
+
+    async def _may_create(self, task: ServerTask, tool: Tool) -> bool:
+        """Make the row of a task. Where there is no room, or the store fails, a tool that can do without goes on in line:
+        a client that takes tasks is not served worse than another.
+
+        Raises:
+            Exception: the store failed, and the tool is a task or nothing.
+        """
+        if tool.task_support == "required":
+            # There was room when it began.
+            await self._create(task)
+            return True
+        principal = task.row.principal
+        with self._opened(principal):
+            try:
+                await self._check_room(principal)
+                await self._create(task)
+            except ServerBusy as exc:
+                logger.info("%s; the call goes on without a task", exc.message)
+            except Exception as exc:
+                log_failure(exc, "; the call goes on without a task")
+            else:
+                return True
+        return False
 
     async def _create(self, task: ServerTask) -> None:
         now = self.clock()
@@ -288,61 +344,61 @@ class Tasks:
             await trio.sleep(self.limits.task_flush)
 
     async def _write(self) -> None:
-        """Bring the store up to date; what it refuses is tried again."""
-        changed = list(self._changed)
-        try:
+        """Bring the store up to date; what it refuses is tried again, and keeps no other back."""
+        changed, self._changed = self._changed, {}
+        failures: list[Exception] = []
+        # At once: a store may write many with one flush.
+        async with trio.open_nursery() as nursery:
             for task in changed:
-                # Before it is stored: what changes meanwhile is for the next time.
-                self._changed.pop(task, None)
                 if not task.over and not task.abandoned:
-                    try:
-                        await task.save()
-                    except BaseException:
-                        self._changed[task] = None
-                        raise
+                    nursery.start_soon(self._save, task, failures)
             for task_id in [*self._discarded]:
-                await self.store.delete(task_id)
-                # Not before: nobody else would ever delete it.
-                del self._discarded[task_id]
-        except TaskStoreError as exc:
-            logger.error("%s", exc)
+                nursery.start_soon(self._delete, task_id, failures)
+        if failures:
+            log_failure(failures[0])
             await trio.sleep(self.limits.task_retry)
+
+    async def _save(self, task: ServerTask, failures: list[Exception]) -> None:
+        try:
+            await task.save()
+        except BaseException as exc:
+            if not task.over:
+                self._changed[task] = None
+            if not isinstance(exc, Exception):
+                raise
+            failures.append(exc)
+
+    async def _delete(self, task_id: str, failures: list[Exception]) -> None:
+        try:
+            await self.store.delete(task_id)
+        except Exception as exc:
+            failures.append(exc)
+        else:
+            # Not before: nobody else would ever delete it.
+            self._discarded.pop(task_id, None)
 
     async def _sweep(self) -> None:
         while True:
             await self._used.wait()
             await trio.sleep(self.limits.task_sweep)
-            try:
-                await self.store.expire(self.clock())
-                await self._adopt()
-            except TaskStoreError as exc:
-                logger.error("%s", exc)
+            with _logged():
+                await self.store.expire(self.expiry())
+            with _logged():
+                await self._adoption.adopt()
 
     async def _hear(self) -> None:
         while True:
             await self._used.wait()
-            try:
+            failed = True
+            with _logged():
                 await self.store.wait_change()
-                async with self._adopting:
-                    await self._receive()
-                for task_id in [*self._heard]:
+                await self._adoption.hear()
+                failed = False
+            for task_id in [*self._heard]:
+                with _logged():
                     await self._compare(task_id)
-            except TaskStoreError as exc:
-                logger.error("%s", exc)
+            if failed:
                 await trio.sleep(self.limits.task_retry)
-
-    async def _receive(self) -> None:
-        for signal in await self.store.receive(self.owner):
-            self._signalled(signal)
-
-    def _signalled(self, signal: Signal) -> None:
-        task = self.running.get(signal.task_id)
-        if task is None:
-            return
-        if signal.kind == "cancel":
-            task.cancel()
-        else:
-            task.answer(signal.payload)
 
     async def _compare(self, task_id: str) -> None:
         """Tell of a task of another process, if it has changed."""
@@ -353,61 +409,11 @@ class Tasks:
             self._told[task_id] = row
             self.publish(task_id)
 
-    # -- after the end of a process
-
-    async def _adopt(self) -> None:
-        # What was left for these tasks is taken once they run: before, nobody would be there for it.
-        async with self._adopting:
-            self._adopted += await self.store.adopt(self.owner)
-            if self._adopted:
-                # At once: a store may write many with one flush.
-                async with trio.open_nursery() as nursery:
-                    for row in self._adopted:
-                        nursery.start_soon(self._take_over, row)
-                await self._receive()
-
-    async def _take_over(self, row: Task) -> None:
-        try:
-            if not await self._begin_again(row):
-                error = InternalError(INTERRUPTED)
-                ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
-                await self.store.save(replace(ended, updated=self.clock()))
-        except TaskStoreError as exc:
-            # It stays in the list, for nobody else would look after it.
-            logger.error("%s", exc)
-            return
-        self._adopted.remove(row)
-        # The store tells of what others have written, and this was not.
-        self.publish(row.id)
-
-    async def _begin_again(self, row: Task) -> bool:
-        """Run a task again whose process has ended; False when that cannot be."""
-        assert self._collector is not None
-        tool = self._engine.registry.tools.get(row.params["name"])
-        now = self.clock()
-        if tool is None or not tool.restartable or not row.restartable or row.expires <= now:
-            return False
-        if row.attempts >= self.limits.task_attempts:
-            return False
-        try:
-            values = tool.handler.load(row.params["arguments"])
-        except Mismatch:
-            # The tool has changed since.
-            return False
-        meta = RequestMeta(row.meta[PROTOCOL_VERSION], row.meta[CLIENT_CAPABILITIES], raw=row.meta)
-        params = {"name": tool.name, "arguments": row.params["arguments"]}
-        call = Call(row.id, "tools/call", params, meta, _NOBODY)
-        call.principal = row.principal
-        context: Context[Any] = Context(self._engine, call, row.recorded)
-        again = replace(row, status="working", requests={}, message=None, attempts=row.attempts + 1, updated=now)
-        task = self._task(again, call, tool, values, context)
-        task.begun, task.escalated, call.task = True, True, task
-        await task.save()
-        self.running[task.id] = task
-        await self._collector.start(task.run)
-        return True
-
     # -- the methods
+
+    def is_over(self, row: Task) -> bool:
+        """Whether the time of a task is over: nobody finds it any more."""
+        return row.expires <= self.expiry()
 
     async def find(self, task_id: str, principal: str) -> Task:
         """The state of a task of a caller.
@@ -419,30 +425,9 @@ class Tasks:
         row = task.current() if task is not None else await self.store.get(task_id)
         if task is not None:
             await trio.lowlevel.checkpoint()
-        if row is None or row.principal != principal or (task is None and row.expires <= self.clock()):
+        if row is None or row.principal != principal or (task is None and self.is_over(row)):
             raise InvalidParams(f"Unknown task: {shorten(task_id)}; there is none with this id, or it has expired")
         return row
-
-
-class _Nobody:
-    """Where the messages of a call go that nobody waits for."""
-
-    def begin(self) -> None:
-        pass
-
-    full = False
-
-    async def wait_room(self) -> None:
-        pass
-
-    def post(self, message: bytes) -> None:
-        pass
-
-    def answer(self, message: bytes) -> bool:
-        return False
-
-
-_NOBODY = _Nobody()
 
 
 async def get_task(engine: Engine, call: Call) -> dict[str, Any]:
@@ -456,13 +441,14 @@ async def update_task(engine: Engine, call: Call) -> dict[str, Any]:
     tasks = engine.tasks
     row = await tasks.find(call.params["taskId"], call.principal)
     responses = call.params["inputResponses"]
+    if row.id not in tasks.running and not row.final:
+        await tasks.store.send(Signal(row.id, "answer", responses))
+    # Looked up now: it may have been taken over while the signal was left.
     task = tasks.running.get(row.id)
     if task is not None:
         task.answer(responses)
         if row.restartable:
             await task.save()
-    elif not row.final:
-        await tasks.store.send(Signal(row.id, "answer", responses))
     return {}
 
 
@@ -470,10 +456,20 @@ async def cancel_task(engine: Engine, call: Call) -> dict[str, Any]:
     """`tasks/cancel`: acknowledged before the work has ended; a task that has ended stays as it is."""
     tasks = engine.tasks
     row = await tasks.find(call.params["taskId"], call.principal)
-    task = tasks.running.get(row.id)
-    if not row.final and (task is None or row.restartable):
+    if not row.final and (row.id not in tasks.running or row.restartable):
         # Also where the work is here: a process that ends now must not begin it again.
         await tasks.store.send(Signal(row.id, "cancel"))
+    # Looked up now: it may have been taken over while the signal was left.
+    task = tasks.running.get(row.id)
     if task is not None:
         task.cancel()
     return {}
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """A store may fail with whatever it likes: that is logged, and what looks after the tasks goes on."""
+    try:
+        yield
+    except Exception as exc:
+        log_failure(exc)

@@ -7,13 +7,14 @@ lives; the system gives the lock back when the process ends, however it ends, an
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,8 @@ from ..scopes.groups import unwrapped
 from .store import TaskCount, TaskStore, TaskStoreError
 
 __all__ = ["SQLiteTaskStore"]
+
+logger: logging.Logger = logging.getLogger("trio_mcp.tasks")
 
 T = TypeVar("T")
 
@@ -64,8 +67,6 @@ _MIGRATIONS: Final[tuple[str, ...]] = (
 
 _STORED: Final[Limits] = replace(DEFAULT, message_bytes=1 << 40, json_depth=1_000)
 """Bounds of what is read back: it was within those of the server when it was written."""
-
-_FIELDS: Final[tuple[str, ...]] = tuple(field.name for field in fields(Task))
 
 _making: Final = threading.Lock()
 
@@ -200,7 +201,7 @@ class SQLiteTaskStore(TaskStore):
     async def _thread(self, fn: Callable[..., T], *args: Any) -> T:
         try:
             return await trio.to_thread.run_sync(fn, *args, limiter=self._threads)
-        except (sqlite3.Error, OSError, ParseError) as exc:
+        except (sqlite3.Error, OSError, ParseError, ValueError) as exc:
             raise self._error(exc) from exc
 
     def _error(self, exc: Exception) -> TaskStoreError:
@@ -290,11 +291,32 @@ class SQLiteTaskStore(TaskStore):
     def _take_over(self, db: sqlite3.Connection, dead: list[str], owner: str) -> list[Task]:
         out: list[Task] = []
         for other in dead:
-            rows = _rows(db, "SELECT row FROM tasks WHERE owner = ? AND final = 0", (other,))
-            out += [_load(owner, row) for (row,) in rows]
+            sql = "SELECT id, principal, expires, row FROM tasks WHERE owner = ? AND final = 0"
+            out += [self._load_left(owner, *row) for row in _rows(db, sql, (other,))]
             _changed(db, "UPDATE tasks SET owner = ? WHERE owner = ? AND final = 0", (owner, other))
             _unlink(self._owner_file(other))
         return out
+
+    def _load_left(self, owner: str, task_id: str, principal: str, expires: float, row: bytes) -> Task:
+        """A row of a process that has ended. One that cannot be read is a task of which nothing is known: its new owner can
+        only end it, and the others go on."""
+        try:
+            return _load(owner, row)
+        except (ParseError, ValueError) as exc:
+            logger.error("%s", self._error(exc))
+            logger.error("task %s cannot be read, and is given up", task_id)
+            now = time.time()
+            return Task(
+                id=task_id,
+                owner=owner,
+                principal=principal,
+                params={},
+                meta={},
+                created=now,
+                updated=now,
+                ttl=max(0.0, expires - now),
+                poll_interval=DEFAULT.task_poll,
+            )
 
     def _is_alive(self, owner: str) -> bool:
         """Whether somebody holds the lock of an owner."""
@@ -322,11 +344,22 @@ class SQLiteTaskStore(TaskStore):
             rows = _rows(db, sql, (owner,))
             for number, *_ in rows:
                 _changed(db, "DELETE FROM signals WHERE number = ?", (number,))
-            return [Signal(task, kind, loads(payload, _STORED)) for _, task, kind, payload in rows]
+            return [signal for _, *row in rows if (signal := self._signal(*row)) is not None]
 
         if not await self._read(lambda db: _rows(db, f"{sql} LIMIT 1", (owner,))):
             return []
         return await self._write(take)
+
+    def _signal(self, task_id: str, kind: Any, payload: bytes) -> Signal | None:
+        try:
+            value = loads(payload, _STORED)
+            if kind not in ("cancel", "answer") or not isinstance(value, dict):
+                raise ValueError(f"not a signal: {kind!r} with {type(value).__name__}")
+        except (ParseError, ValueError) as exc:
+            # Left by a newer version, or damaged: the others still count.
+            logger.error("a signal for task %s is ignored: %s", task_id, exc)
+            return None
+        return Signal(task_id, kind, value)
 
     async def wait_change(self) -> None:
         seen = self._seen
@@ -344,7 +377,7 @@ class SQLiteTaskStore(TaskStore):
     # -- rows
 
     def _dump(self, task: Task) -> bytes:
-        return self._dumps({name: getattr(task, name) for name in _FIELDS})
+        return self._dumps(task.to_row())
 
     def _dumps(self, value: object) -> bytes:
         try:
@@ -438,7 +471,7 @@ def _changed(db: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> int:
 
 
 def _load(owner: str, row: bytes) -> Task:
-    return Task(**{**loads(row, _STORED), "owner": owner})
+    return replace(Task.from_row(loads(row, _STORED)), owner=owner)
 
 
 def _unlink(path: str) -> None:
