@@ -131,7 +131,7 @@ CASES: dict[str, tuple[str, Any, Callable[[Client], Awaitable[Any]]]] = {
     "a task that asks": (
         "tasks/get",
         {**TASK, "status": "input_required"},
-        lambda client: client.task("t").result(timeout=9),
+        lambda client: client.task("t").result(timeout=2),
     ),
     "resources": ("resources/list", {"resources": [RESOURCE]}, lambda client: _listed(client.list_resources())),
     "templates": (

@@ -286,7 +286,7 @@ def test_a_conversion_in_pieces_is_the_same(annotation: Any, values: Any) -> Non
         (list[Leaf | Fork], [{"value": number} for number in range(20_000)]),
         (list[Any], [[number] for number in range(20_000)]),
     ],
-    ids=str,
+    ids=["numbers", "a union of arrays", "dict", "classes", "a union of classes", "anything"],
 )
 def test_others_run_between_pieces(annotation: Any, value: Any) -> None:
     reader, writer = Compiler().compile(annotation), Compiler(output=True).compile(annotation)
