@@ -41,6 +41,10 @@ async def create_all(store: SQLiteTaskStore, owner: str, count: int) -> None:
             nursery.start_soon(store.create, make_task(owner))
 
 
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
 async def assert_unusable(store: SQLiteTaskStore, text: str) -> None:
     """It cannot be opened, for this reason, and nothing is left of the attempt."""
     with pytest.raises(TaskStoreError, match=re.escape(text)):
@@ -193,6 +197,39 @@ async def test_the_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Pa
     # Only the last connection to a file can switch that off: nothing is left open.
     assert query(path, "PRAGMA journal_mode = DELETE") == "delete"
     assert owner_files(path) == []
+
+
+@pytest.mark.parametrize("version", [0, 1, 5])
+@pytest.mark.parametrize("application", [0, 77])
+@pytest.mark.parametrize("table", ["customers", "tasks", None])
+async def test_the_database_of_another_program_is_refused_and_left_as_it_is(
+    path: Path, table: str | None, application: int, version: int
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        if table is not None:
+            connection.execute(f"CREATE TABLE {table} (a)")
+        elif (application, version) == (0, 0):
+            # That is a file like an empty one.
+            return
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(f"PRAGMA application_id = {application}")
+    before = content(path)
+    await assert_unusable(SQLiteTaskStore(path), f"{path} is the database of another program")
+    assert content(path) == before
+    assert os.listdir(path.parent) == ["tasks.db"]
+
+
+async def test_a_file_of_ours_from_before_it_said_so_is_taken(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    async with store.open("me"):
+        await store.create(task := make_task("me"))
+    said = query(path, "PRAGMA application_id")
+    assert said
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA application_id = 0")
+    async with store.open("heir"):
+        assert await store.get(task.id) == task
+    assert query(path, "PRAGMA application_id") == said
 
 
 # -- what cannot be used

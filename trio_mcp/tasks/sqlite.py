@@ -42,6 +42,9 @@ _BUSY: Final = 5.0
 _PATIENCE: Final = 2 * _BUSY
 """Seconds that the end of the store waits for a thread of its own, which waits for other processes no longer than that."""
 
+_APPLICATION: Final = 0x4D435054
+"""Says in the head of a file that it is one of ours: MCPT."""
+
 _MIGRATIONS: Final[tuple[str, ...]] = (
     """
     CREATE TABLE tasks (
@@ -153,6 +156,8 @@ class SQLiteTaskStore(TaskStore):
         with ExitStack() as stack:
             _make_private(self.path)
             writer = stack.enter_context(closing(_connect(self.path)))
+            # Before anything is written: a file of another program stays as it is.
+            self._check_ours(writer)
             _use_wal(writer)
             # A handle is given out for what is on the disk, not for what is about to be.
             writer.execute("PRAGMA synchronous = FULL")
@@ -174,6 +179,17 @@ class SQLiteTaskStore(TaskStore):
             self._writer, self._reader, self._seen = writer, reader, -1
             return stack.pop_all()
 
+    def _check_ours(self, connection: sqlite3.Connection) -> None:
+        """A file is ours that says so, that is empty, or that holds our tables alone: from before it said so."""
+        ((application,),) = _rows(connection, "PRAGMA application_id", ())
+        ((version,),) = _rows(connection, "PRAGMA user_version", ())
+        names = {name for (name,) in _rows(connection, "SELECT name FROM sqlite_master WHERE type = 'table'", ())}
+        old = version > 0 and names - {"sqlite_sequence"} == {"tasks", "signals"}
+        if application != _APPLICATION and not (application == 0 and (old or (not names and version == 0))):
+            raise TaskStoreError(
+                f"{self.path} is the database of another program; expected one of trio_mcp, or a file that is not there yet"
+            )
+
     def _migrate(self, connection: sqlite3.Connection) -> None:
         ((version,),) = _rows(connection, "PRAGMA user_version", ())
         if version > len(_MIGRATIONS):
@@ -185,6 +201,8 @@ class SQLiteTaskStore(TaskStore):
                 connection.execute(statement)
         if version < len(_MIGRATIONS):
             connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+        if _rows(connection, "PRAGMA application_id", ()) != [(_APPLICATION,)]:
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
 
     def _tidy(self) -> None:
         """Remove what processes have left that were killed and had no task to adopt."""
