@@ -177,7 +177,7 @@ def test_the_words_before_the_end_and_the_traceback_of_a_crash_come_out() -> Non
 @pytest.mark.parametrize("command", [RUN, SERVE], ids=["run", "serve"])
 def test_the_lifespan_ends_in_order_and_may_take_its_time(command: list[str], how: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    limits = json.dumps({"drain_timeout": 0.1})
+    limits = json.dumps({"drain_timeout": 1.0})
     with Running(*command, env={"LOG": str(log), "CLOSE": "2", "LIMITS": limits}) as server:
         server.call(1, "ping")
         server.message()
@@ -189,7 +189,7 @@ def test_the_lifespan_ends_in_order_and_may_take_its_time(command: list[str], ho
 
 def test_the_lifespan_ends_in_order_over_http(tmp_path: Path) -> None:
     log, port = tmp_path / "log", free_port()
-    limits = json.dumps({"drain_timeout": 0.1})
+    limits = json.dumps({"drain_timeout": 1.0})
     env = {"LOG": str(log), "CLOSE": "2", "LIMITS": limits}
     with Running(*SERVE, "--http", f"127.0.0.1:{port}", env=env) as server:
         assert "pong" in http_call(port, "ping")
