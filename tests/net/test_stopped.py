@@ -42,7 +42,8 @@ def test_the_time_of_a_stop_is_given_back_to_whoever_was_waited_for(tmp_path: Pa
             server.process.send_signal(signal.SIGCONT)
         # The watchdog had its turn now, which it would have used.
         time.sleep(0.3)
-        for server, log, go in servers:
+        for _, _, go in servers:
             go.touch()
+        for server, log, _ in servers:
             assert server.process.wait(30) == 0, server.errors()
             assert log.read_text().split("\n")[:2] == ["waits", "went on"]
