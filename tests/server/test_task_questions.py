@@ -313,6 +313,37 @@ async def test_what_was_done_once_is_stored_before_the_handler_goes_on(autojump_
     assert rows == [{"pay": "paid"}]
 
 
+class Unsteady(MemoryTaskStore):
+    """Fails once, in a way of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[Exception] = [ConnectionError("gone")]
+
+    async def save(self, task: Task) -> bool:
+        if "once" in task.recorded and self.failures:
+            raise self.failures.pop()
+        return await super().save(task)
+
+
+async def test_a_store_that_fails_in_its_own_way_is_tried_again_and_no_error_of_the_handler(
+    autojump_clock: Any,
+) -> None:
+    store = Unsteady()
+    server = Server("s", tasks=store, task_inline_ms=0)
+
+    @server.tool(task_support="required", restartable=True)
+    async def charge(ctx: Context) -> str:
+        async def pay() -> str:
+            return "paid"
+
+        return str(await ctx.once("pay", pay))
+
+    async with open_client(server) as client:
+        assert (await (await client.start_tool("charge")).result()).text == "paid"
+    assert store.failures == []
+
+
 async def test_a_low_level_round_goes_on_where_it_was(autojump_clock: Any) -> None:
     server = Server("s", tasks=MemoryTaskStore(), task_inline_ms=0)
 

@@ -233,8 +233,8 @@ class ServerTask:
         while True:
             try:
                 return await self.save()
-            except TaskStoreError as exc:
-                logger.error("%s; trying again", exc)
+            except Exception as exc:
+                logger.error("%s; trying again", exc, exc_info=None if isinstance(exc, TaskStoreError) else exc)
                 await trio.sleep(self._tasks.limits.task_retry)
 
     def recorded(self) -> dict[str, Any]:
