@@ -62,11 +62,9 @@ if TYPE_CHECKING:
     )
     from .protocol.results import CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
     from .protocol.tasks import Signal, Task
-    from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
-    from .server.completion import Completion
-    from .server.context import Context
-    from .server.extensions import Extension, ExtensionResult
-    from .server.questions import (
+    from .serve import OpenServer, http_app, open_server, serve_http, serve_stdio, serve_stream
+    from .server.ask.context import Context
+    from .server.ask.questions import (
         Elicited,
         InputRequired,
         Question,
@@ -75,7 +73,10 @@ if TYPE_CHECKING:
         sample_question,
         url_question,
     )
-    from .server.signature import Header
+    from .server.declare.completion import Completion
+    from .server.declare.extensions import Extension, ExtensionResult
+    from .server.declare.server import Server
+    from .server.declare.signature import Header
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
@@ -209,16 +210,16 @@ _MODULES = {
     "PromptMessage": "protocol.results",
     "ReadResourceResult": "protocol.results",
     "OpenServer": "serve",
-    "Server": "serve",
+    "Server": "server.declare.server",
     "http_app": "serve",
     "open_server": "serve",
     "serve_http": "serve",
     "serve_stdio": "serve",
     "serve_stream": "serve",
-    "Completion": "server.completion",
-    "Context": "server.context",
-    "Extension": "server.extensions",
-    "ExtensionResult": "server.extensions",
+    "Completion": "server.declare.completion",
+    "Context": "server.ask.context",
+    "Extension": "server.declare.extensions",
+    "ExtensionResult": "server.declare.extensions",
     "MemoryTaskStore": "tasks.memory",
     "SQLiteTaskStore": "tasks.sqlite",
     "TaskCount": "tasks.store",
@@ -226,14 +227,14 @@ _MODULES = {
     "TaskStoreError": "tasks.store",
     "Signal": "protocol.tasks",
     "Task": "protocol.tasks",
-    "Elicited": "server.questions",
-    "InputRequired": "server.questions",
-    "Question": "server.questions",
-    "form_question": "server.questions",
-    "roots_question": "server.questions",
-    "sample_question": "server.questions",
-    "url_question": "server.questions",
-    "Header": "server.signature",
+    "Elicited": "server.ask.questions",
+    "InputRequired": "server.ask.questions",
+    "Question": "server.ask.questions",
+    "form_question": "server.ask.questions",
+    "roots_question": "server.ask.questions",
+    "sample_question": "server.ask.questions",
+    "url_question": "server.ask.questions",
+    "Header": "server.declare.signature",
     "Change": "client",
     "Changes": "client",
     "Client": "client",

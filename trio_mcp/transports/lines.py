@@ -32,7 +32,7 @@ from ..protocol.listening import CANCELLED
 from ..scopes.call import ENDING, Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
-from ..server.engine import Engine
+from ..server.serve.engine import Engine
 from .link import Link
 
 __all__ = ["serve_lines"]

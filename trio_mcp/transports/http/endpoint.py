@@ -25,7 +25,7 @@ from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
 from ...scopes.call import ENDING, Call, LastingCall
-from ...server.engine import Engine
+from ...server.serve.engine import Engine
 from ...wire.budget import BodyBudget
 from .exchange import EMPTY, HttpExchange, HttpFields
 

@@ -20,16 +20,16 @@ from typing import Annotated, Any, Final
 
 import trio
 
-from ..convert.classes import with_default
-from ..convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
-from ..convert.compiler import Compiler
-from ..convert.json_schema import BadSchema, GivenSchema
-from ..convert.notes import MISSING
-from ..convert.shapes import is_field, told_error
-from ..errors import RegistrationError
-from ..protocol.param_headers import with_reachable_marks
-from ..scopes.groups import unwrapped
-from .context import is_context
+from ...convert.classes import with_default
+from ...convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
+from ...convert.compiler import Compiler
+from ...convert.json_schema import BadSchema, GivenSchema
+from ...convert.notes import MISSING
+from ...convert.shapes import is_field, told_error
+from ...errors import RegistrationError
+from ...protocol.param_headers import with_reachable_marks
+from ...scopes.groups import unwrapped
+from .context_base import is_context
 from .docstring import parse_docstring
 
 __all__ = ["Handler", "Header", "Parameter", "caller_names", "title_of"]
@@ -413,7 +413,7 @@ class Handler:
         """
         try:
             async with trio.open_nursery() as nursery:
-                context._begin(nursery)
+                context.begin(nursery)
                 value = await self.fn(**values)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..limits import Limits
-from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
-from ..protocol.tasks import TASKS
-from ..scopes.notices import Notices
-from ..tasks.memory import MemoryTaskStore
-from ..tasks.store import TaskStore
+from ...limits import Limits
+from ...protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
+from ...protocol.tasks import TASKS
+from ...scopes.notices import Notices
+from ...tasks.memory import MemoryTaskStore
+from ...tasks.store import TaskStore
 from .completion import CompletionKey
 from .extensions import Extension, ExtensionSet
 from .registry import Prompt, Registry, Resource, Tool

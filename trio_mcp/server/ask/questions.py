@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ..protocol.content import Text
-from ..protocol.jsontext import find_unwritable, shorten
-from ..protocol.results import PromptMessage
+from ...protocol.content import Text
+from ...protocol.jsontext import find_unwritable, shorten
+from ...protocol.results import PromptMessage
 from .forms import Form
 
 __all__ = [

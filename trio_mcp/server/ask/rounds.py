@@ -7,30 +7,23 @@ The handler is run again on the retry, and each question finds its recorded answ
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib
-import os
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import trio
 
-from ..errors import MissingClientCapability, RegistrationError
-from ..protocol.jsontext import find_unwritable
-from ..protocol.methods import METHODS
-from ..scopes.call import Call
+from ...errors import MissingClientCapability
+from ...protocol.jsontext import find_unwritable
+from ...protocol.methods import METHODS
+from ...scopes.call import Call
+from ..running_server import RunningServer
 from .journal import MISSING, Journal
 from .questions import InputRequired, Question, questions_of
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
-__all__ = ["Ask", "AskAgain", "Rounds", "state_keys"]
-
-_ENVIRONMENT: Final = "TRIO_MCP_STATE_KEYS"
+__all__ = ["Ask", "AskAgain", "Rounds"]
 
 Ask = tuple[str | None, str, Question]
 """A question with the name that the handler gives it, or None, and its kind."""
@@ -51,10 +44,10 @@ class Rounds:
         journal: What was asked, answered and kept.
     """
 
-    __slots__ = ("_call", "_ending", "_engine", "_mirror", "journal")
+    __slots__ = ("_call", "_ending", "_mirror", "_running", "journal")
 
-    def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
-        self._engine = engine
+    def __init__(self, running: RunningServer, call: Call, recorded: dict[str, Any] | None = None) -> None:
+        self._running = running
         self._call = call
         row = METHODS.get(call.method)
         if row is None or row.mirror is None or "requestState" not in row.schema["properties"]:
@@ -67,18 +60,18 @@ class Rounds:
 
     def _module(self) -> Any:
         # The cipher takes a while to load, and most servers ask nothing.
-        return importlib.import_module("..protocol.state", __package__)
+        return importlib.import_module("...protocol.state", __package__)
 
     def _bound(self) -> bytes:
         call = self._call
         bound: bytes = self._module().binding(
-            self._engine.server.name, call.principal, call.method, call.params, self._mirror
+            self._running.server.name, call.principal, call.method, call.params, self._mirror
         )
         return bound
 
     def _open(self, state: str) -> dict[str, Any]:
         payload: dict[str, Any] = self._module().open_state(
-            state, self._engine.server.state_keys, time.time(), self._bound()
+            state, self._running.server.state_keys, time.time(), self._bound()
         )
         return payload
 
@@ -195,10 +188,10 @@ class Rounds:
         await task.record()
 
     def _result(self, requests: dict[str, Any]) -> dict[str, Any]:
-        limits = self._engine.limits
+        limits = self._running.limits
         sealed = self._module().seal_state(
             self.journal.to_json(stored=False),
-            self._engine.server.state_keys[0],
+            self._running.server.state_keys[0],
             secrets.token_bytes(12),
             time.time() + limits.state_lifetime,
             self._bound(),
@@ -212,24 +205,3 @@ class Rounds:
         if requests:
             out["inputRequests"] = requests
         return out
-
-
-def state_keys(given: Any) -> list[bytes]:
-    """The key ring: what was given, or what the environment holds, or one random key for this process.
-
-    The first one seals; all of them open, so a new key can be put in front while old states are still on their way.
-
-    Raises:
-        RegistrationError: a key is not 32 bytes (in the environment: Base64, separated by commas).
-    """
-    keys = list(given) if given is not None else None
-    if keys is None and os.environ.get(_ENVIRONMENT):
-        try:
-            keys = [base64.b64decode(text.strip(), validate=True) for text in os.environ[_ENVIRONMENT].split(",")]
-        except (binascii.Error, ValueError):
-            raise RegistrationError(f"{_ENVIRONMENT}: expected 32 bytes in Base64 each, separated by commas") from None
-    if keys is None:
-        return [secrets.token_bytes(32)]
-    if not keys or any(not isinstance(key, bytes) or len(key) != 32 for key in keys):
-        raise RegistrationError("state_keys: expected one or more keys of 32 bytes")
-    return keys

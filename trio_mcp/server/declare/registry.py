@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ..convert.codec import Codec
-from ..errors import RegistrationError
-from ..limits import Limits
-from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params
-from ..protocol.tasks import TaskSupport
-from ..protocol.uri_template import BadTemplate, UriTemplate
+from ...convert.codec import Codec
+from ...errors import RegistrationError
+from ...limits import Limits
+from ...protocol.param_headers import HeaderParam, InvalidHeader, header_params
+from ...protocol.tasks import TaskSupport
+from ...protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
 __all__ = ["Prompt", "Registry", "Resource", "Tool", "did_you_mean"]

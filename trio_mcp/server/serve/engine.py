@@ -4,82 +4,49 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 import trio
 
-from ..convert.anything import AnyCodec
-from ..convert.codec import Mismatch, Problem, render
-from ..convert.compiler import Compiler
-from ..errors import (
-    InternalError,
-    MethodNotFound,
-    ProtocolError,
-    ServerBusy,
-    TimedOut,
-    ToolError,
-    UnsupportedVersion,
-)
-from ..limits import Limits
-from ..protocol.envelope import Request, encode_error, encode_result
-from ..protocol.jsontext import check_written, dumps, readable_text, shorten
-from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
-from ..protocol.methods import METHODS
-from ..protocol.revisions import ERAS, Era, check_version, era_of
-from ..scopes.call import Call, LastingCall, Outlet, run_call
-from ..scopes.collector import open_collector
-from ..scopes.executor import Executor
-from ..scopes.groups import only_exception, unwrapped
-from .context import Context
-from .extensions import check_declared
-from .failures import cut, make_sendable
+from ...convert.codec import Mismatch, render
+from ...errors import InternalError, MethodNotFound, ProtocolError, ServerBusy, TimedOut, ToolError, UnsupportedVersion
+from ...limits import Limits
+from ...protocol.envelope import Request, encode_error, encode_result
+from ...protocol.jsontext import readable_text, shorten
+from ...protocol.meta import PROTOCOL_VERSION, RequestMeta
+from ...protocol.methods import METHODS
+from ...protocol.revisions import ERAS, Era, check_version, era_of
+from ...scopes.call import Call, LastingCall, Outlet, run_call
+from ...scopes.collector import open_collector
+from ...scopes.groups import only_exception, unwrapped
+from ..ask.context import Context
+from ..ask.rounds import AskAgain
+from ..declare.extensions import check_declared
+from ..declare.registry import Tool
+from ..declare.server import Server
+from ..failures import cut, make_sendable
+from ..paths import UnsafePath
+from ..tasks.task import Outcome
+from .extensions import serve_method
 from .handlers import HANDLERS, error_result, run_tool
 from .lifespan import open_lifespan
-from .paths import UnsafePath
-from .registry import Registry, Tool
-from .rounds import AskAgain
-from .server import ServerBase
-from .task import Outcome
-from .tasks import Tasks
+from .serving import Serving
 
 __all__ = ["Engine", "open_engine"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 
-class Engine:
+class Engine(Serving):
     """A server that is open: its lifespan is entered, its executor counts.
 
     Made by `open_engine`. Transports call `prepare`, then `run` in a task of theirs.
-
-    Attributes:
-        server: What was registered.
-        limits: Its bounds.
-        lifespan: The value of the lifespan.
-        executor: Admission, over all connections.
-        threads: The threads for plain functions.
-        tasks: Calls that have become tasks.
-        any: Writes values that have no declared type.
     """
 
-    def __init__(self, server: ServerBase[Any], lifespan: Any) -> None:
-        self.server: ServerBase[Any] = server
-        self.limits: Limits = server.limits
-        self.lifespan: Any = lifespan
-        self.executor: Executor = Executor.of_server(server.limits)
-        self.threads: trio.CapacityLimiter = trio.CapacityLimiter(server.limits.worker_threads)
-        self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True).for_instance)
-        self.tasks: Tasks = Tasks(self, server.task_store, self._run_tool)
-        self._server_meta = {SERVER_INFO: server.info()}
-        # The end of nearly every result, written once.
-        self._tail = b',"resultType":"complete","_meta":' + dumps(self._server_meta) + b"}"
-
-    @property
-    def registry(self) -> Registry:
-        """What is offered right now."""
-        return self.server.registry
+    def __init__(self, server: Server[Any], lifespan: Any) -> None:
+        super().__init__(server, lifespan, self._run_tool, self.timed_out)
 
     # -- before the scope
 
@@ -165,7 +132,7 @@ class Engine:
         if handler is None:
             method = self.server.extensions.find(call.method)
             assert method is not None, call.method
-            handler = method.serve
+            return self._answer(call, await self.outcome(call, serve_method(method, self, call)))
         return self._answer(call, await self.outcome(call, handler(self, call)))
 
     def _answer(self, call: Call, outcome: bytes | ProtocolError) -> bytes:
@@ -277,45 +244,6 @@ class Engine:
     async def _run_tool(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> Outcome:
         return await self.outcome(call, run_tool(self, call, tool, values, context, self.tasks.threads))
 
-    # -- results
-
-    def encode(self, result: dict[str, Any]) -> bytes:
-        """A result with `resultType` and `serverInfo` (basic/index), within what a client can be expected to read.
-
-        Raises:
-            Mismatch: it is larger than `limits.answer_bytes`, nested deeper than `limits.json_depth`, or not JSON.
-        """
-        plain = bool(result) and "_meta" not in result and "resultType" not in result
-        if not plain:
-            result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
-        try:
-            raw = dumps(result)
-        except ValueError as exc:
-            raise Mismatch(Problem(f"cannot be sent as JSON: {str(exc).removeprefix('$.')}")) from None
-        # One level is left for the envelope.
-        bad = check_written(raw, result, self.limits.json_depth - 1, self.limits.answer_bytes)
-        if bad is not None:
-            raise Mismatch(Problem(f"too large to send: {bad}"))
-        return raw[:-1] + self._tail if plain else raw
-
-    def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
-        """A result that depends on the registry alone: encoded once for each state of it."""
-        pages = self.registry.pages
-        page = pages.get(key)
-        if page is None:
-            page = pages[key] = self.encode({**make(), **self.server.hints})
-        return page
-
-    def discovery(self) -> dict[str, Any]:
-        """What `server/discover` tells."""
-        out: dict[str, Any] = {
-            "supportedVersions": list(self.server.revisions),
-            "capabilities": self.registry.capabilities,
-        }
-        if self.server.instructions is not None:
-            out["instructions"] = self.server.instructions
-        return out
-
 
 def _first(group: BaseExceptionGroup[AskAgain]) -> AskAgain:
     """One of the questions that were asked at once: they all know of each other."""
@@ -332,7 +260,7 @@ def _text_of(exc: BaseException, limits: Limits) -> str:
 
 
 @asynccontextmanager
-async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
+async def open_engine(server: Server[Any]) -> AsyncIterator[Engine]:
     """Open a server: enter its lifespan; leave it at the end, after everything that used it.
 
     Raises:
