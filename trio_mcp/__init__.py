@@ -75,8 +75,9 @@ if TYPE_CHECKING:
     )
     from .server.declare.completion import Completion
     from .server.declare.extensions import Extension, ExtensionResult
+    from .server.declare.options import PromptOptions, ResourceOptions, ToolOptions
+    from .server.declare.parameters import Header
     from .server.declare.server import Server
-    from .server.declare.signature import Header
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
@@ -130,6 +131,7 @@ __all__ = [
     "PromptArgument",
     "PromptInfo",
     "PromptMessage",
+    "PromptOptions",
     "ProtocolError",
     "Question",
     "ReadResourceResult",
@@ -140,6 +142,7 @@ __all__ = [
     "ResourceInfo",
     "ResourceLink",
     "ResourceNotFound",
+    "ResourceOptions",
     "ResourceTemplateInfo",
     "Role",
     "SQLiteTaskStore",
@@ -158,6 +161,7 @@ __all__ = [
     "TimedOut",
     "ToolError",
     "ToolInfo",
+    "ToolOptions",
     "UnsupportedVersion",
     "connect_client",
     "form_question",
@@ -210,6 +214,9 @@ _MODULES = {
     "PromptMessage": "protocol.results",
     "ReadResourceResult": "protocol.results",
     "OpenServer": "serve",
+    "PromptOptions": "server.declare.options",
+    "ResourceOptions": "server.declare.options",
+    "ToolOptions": "server.declare.options",
     "Server": "server.declare.server",
     "http_app": "serve",
     "open_server": "serve",
@@ -234,7 +241,7 @@ _MODULES = {
     "roots_question": "server.ask.questions",
     "sample_question": "server.ask.questions",
     "url_question": "server.ask.questions",
-    "Header": "server.declare.signature",
+    "Header": "server.declare.parameters",
     "Change": "client",
     "Changes": "client",
     "Client": "client",

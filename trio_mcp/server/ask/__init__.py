@@ -1,1 +1,1 @@
-"""How a handler asks: forms, questions, the journal of what was answered, and the context that it gets."""
+"""What a handler can reach: the running server, the context of its call, and how it asks (forms, questions, the journal)."""

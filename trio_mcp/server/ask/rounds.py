@@ -19,9 +19,9 @@ from ...errors import MissingClientCapability
 from ...protocol.jsontext import find_unwritable
 from ...protocol.methods import METHODS
 from ...scopes.call import Call
-from ..running_server import RunningServer
 from .journal import MISSING, Journal
 from .questions import InputRequired, Question, questions_of
+from .running_server import RunningServer
 
 __all__ = ["Ask", "AskAgain", "Rounds"]
 

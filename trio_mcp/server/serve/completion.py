@@ -9,9 +9,9 @@ from ...errors import InvalidParams
 from ...protocol.jsontext import find_unwritable
 from ...scopes.call import Call
 from ..ask.context import Context
+from ..ask.running_server import RunningServer
 from ..declare.completion import Completion
 from ..declare.registry import Prompt, Resource, did_you_mean
-from ..running_server import RunningServer
 
 __all__ = ["complete"]
 

@@ -8,8 +8,8 @@ from ...convert.codec import Mismatch, render
 from ...errors import InvalidParams
 from ...scopes.call import Call
 from ..ask.context import Context
+from ..ask.running_server import RunningServer
 from ..declare.extensions import ExtensionMethod, ExtensionResult
-from ..running_server import RunningServer
 from .results import extension_result
 
 __all__ = ["serve_method"]

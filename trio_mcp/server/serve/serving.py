@@ -8,9 +8,9 @@ from typing import Any
 from ...scopes.call import Call
 from ...scopes.executor import Executor
 from ..ask.context import Context
+from ..ask.running_server import RunningServer
 from ..declare.registry import Tool
 from ..declare.server import Server
-from ..running_server import RunningServer
 from ..tasks.task import Outcome
 from ..tasks.tasks import Tasks
 

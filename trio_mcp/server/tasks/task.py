@@ -22,9 +22,9 @@ from ...scopes.call import Call
 from ...tasks.store import TaskStore, TaskStoreError
 from ..ask.context import Context
 from ..ask.journal import Entry
+from ..ask.running_server import RunningServer
 from ..declare.registry import Tool
 from ..failures import cut, ended
-from ..running_server import RunningServer
 
 __all__ = ["INTERRUPTED", "Outcome", "ServerTask", "TaskTable"]
 

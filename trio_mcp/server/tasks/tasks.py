@@ -23,8 +23,8 @@ from ...scopes.groups import unwrapped
 from ...tasks.memory import MemoryTaskStore
 from ...tasks.store import TaskStore
 from ..ask.context import Context
+from ..ask.running_server import RunningServer
 from ..declare.registry import Tool
-from ..running_server import RunningServer
 from .adoption import Adoption, log_failure
 from .task import Outcome, ServerTask, TaskTable
 

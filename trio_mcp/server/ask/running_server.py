@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import trio
 
-from ..convert.anything import AnyCodec
-from ..convert.codec import Mismatch, Problem
-from ..convert.compiler import Compiler
-from ..limits import Limits
-from ..protocol.jsontext import check_written, dumps
-from ..protocol.meta import SERVER_INFO
-from .declare.registry import Registry
-from .declare.server import Server
+from ...convert.anything import AnyCodec
+from ...convert.codec import Mismatch, Problem
+from ...convert.compiler import Compiler
+from ...limits import Limits
+from ...protocol.jsontext import check_written, dumps
+from ...protocol.meta import SERVER_INFO
+from ..declare.registry import Registry
+from ..declare.server import Server
 
 __all__ = ["RunningServer"]
 
