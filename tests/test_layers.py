@@ -29,7 +29,7 @@ FLOORS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 # Inside of `server` the same again.
-SERVER_FLOORS = [{"failures", "paths"}, {"declare"}, {"ask"}, {"tasks"}, {"serve"}, {""}]
+SERVER_FLOORS = [{"failures", "paths"}, {"peer"}, {"declare"}, {"ask"}, {"tasks"}, {"serve"}, {""}]
 SERVER_LEVEL = {room: level for level, rooms in enumerate(SERVER_FLOORS) for room in rooms}
 LONGEST = 12
 """Folders in the longest chain of imports: whoever changes the first may have to look at all of them."""

@@ -64,7 +64,12 @@ if TYPE_CHECKING:
     from .protocol.tasks import Signal, Task
     from .serve import OpenServer, http_app, open_server, serve_http, serve_stdio, serve_stream
     from .server.ask.context import Context
-    from .server.ask.questions import (
+    from .server.declare.completion import Completion
+    from .server.declare.extensions import Extension, ExtensionResult
+    from .server.declare.options import PromptOptions, ResourceOptions, ToolOptions
+    from .server.declare.parameters import Header
+    from .server.declare.server import Server
+    from .server.peer.questions import (
         Elicited,
         InputRequired,
         Question,
@@ -73,11 +78,6 @@ if TYPE_CHECKING:
         sample_question,
         url_question,
     )
-    from .server.declare.completion import Completion
-    from .server.declare.extensions import Extension, ExtensionResult
-    from .server.declare.options import PromptOptions, ResourceOptions, ToolOptions
-    from .server.declare.parameters import Header
-    from .server.declare.server import Server
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
@@ -234,13 +234,13 @@ _MODULES = {
     "TaskStoreError": "tasks.store",
     "Signal": "protocol.tasks",
     "Task": "protocol.tasks",
-    "Elicited": "server.ask.questions",
-    "InputRequired": "server.ask.questions",
-    "Question": "server.ask.questions",
-    "form_question": "server.ask.questions",
-    "roots_question": "server.ask.questions",
-    "sample_question": "server.ask.questions",
-    "url_question": "server.ask.questions",
+    "Elicited": "server.peer.questions",
+    "InputRequired": "server.peer.questions",
+    "Question": "server.peer.questions",
+    "form_question": "server.peer.questions",
+    "roots_question": "server.peer.questions",
+    "sample_question": "server.peer.questions",
+    "url_question": "server.peer.questions",
     "Header": "server.declare.parameters",
     "Change": "client",
     "Changes": "client",

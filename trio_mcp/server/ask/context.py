@@ -16,7 +16,7 @@ from ...protocol.results import PromptMessage
 from ...scopes.call import Call
 from ..declare.context_base import ContextBase, LifespanT
 from ..declare.server import Server
-from .questions import Elicited, Question, form_question, roots_question, sample_question, url_question
+from ..peer.questions import Elicited, Question, form_question, roots_question, sample_question, url_question
 from .rounds import Rounds
 from .running_server import RunningServer
 

@@ -19,8 +19,8 @@ from ...errors import MissingClientCapability
 from ...protocol.jsontext import find_unwritable
 from ...protocol.methods import METHODS
 from ...scopes.call import Call
+from ..peer.questions import InputRequired, Question, questions_of
 from .journal import MISSING, Journal
-from .questions import InputRequired, Question, questions_of
 from .running_server import RunningServer
 
 __all__ = ["Ask", "AskAgain", "Rounds"]

@@ -19,10 +19,10 @@ from ...protocol.tasks import TASKS, Mode, mode_of
 from ...protocol.uri_template import Climbs
 from ...scopes.call import Call
 from ..ask.context import Context
-from ..ask.questions import InputRequired
 from ..declare.extensions import ExtensionResult, check_declared
 from ..declare.registry import Prompt, Resource, Tool, did_you_mean
 from ..declare.signature import Handler
+from ..peer.questions import InputRequired
 from ..tasks.tasks import cancel_task, get_task, update_task
 from .completion import complete
 from .listening import listen
