@@ -15,11 +15,10 @@ from typing import Any
 
 import trio
 
-from ...errors import MissingClientCapability
 from ...protocol.jsontext import find_unwritable
 from ...protocol.methods import METHODS
 from ...scopes.call import Call
-from ..peer.questions import InputRequired, Question, questions_of
+from ..peer.questions import InputRequired, Question, check_capability, questions_of
 from .journal import MISSING, Journal
 from .running_server import RunningServer
 
@@ -90,6 +89,9 @@ class Rounds:
         if missing and self._call.task is not None:
             # The request is over, and a task can wait.
             await self._call.task.ask(missing)
+        elif missing and self._call.session is not None:
+            # The client is asked while the request waits.
+            await self._call.session.ask(self._call, missing)
         elif missing:
             for entry in missing:
                 entry.waiting = True
@@ -109,18 +111,7 @@ class Rounds:
         return [question.result(entry.answer) for entry, question in entries]
 
     def _check_capability(self, question: Question) -> None:
-        declared: Any = self._call.meta.client_capabilities
-        for name, inner in question.needs.items():
-            have = declared.get(name)
-            # An empty `elicitation` means forms (client/elicitation, section Capabilities).
-            missing = [key for key in inner if key not in (have or {})]
-            if type(have) is dict and (not missing or (not have and missing == ["form"])):
-                continue
-            raise MissingClientCapability(
-                f"The client did not declare the capability {name}{f'.{missing[0]}' if missing else ''}, which "
-                f"{self._call.method} needs",
-                {"requiredCapabilities": question.needs},
-            )
+        check_capability(question, self._call.meta.client_capabilities, self._call.method)
 
     async def keep(self, key: str, value: Any) -> None:
         """Keep a value for the rounds to come; in a task it is stored before this returns.
@@ -158,8 +149,13 @@ class Rounds:
         self.journal.responses = {}
         return self._result({key: dict(request) for key, request in result.requests.items()})
 
+    @property
+    def waits(self) -> bool:
+        """Whether a question can be waited for, so that the handler is not run again from the top."""
+        return self._call.task is not None or self._call.session is not None
+
     async def low_level_wait(self, result: InputRequired) -> None:
-        """The same in a task: wait for the answers, which the handler finds when it is called again."""
+        """The same in a task, or in a session: wait for the answers, which the handler finds when it is called again."""
         questions = questions_of(result)
         for question in questions.values():
             self._check_capability(question)
@@ -170,22 +166,25 @@ class Rounds:
         await self.go_on()
 
     async def go_on(self) -> None:
-        """In a task: wait for the answers of the low-level round that is open, if one is."""
+        """Where it can wait: for the answers of the low-level round that is open, if one is."""
         task, journal = self._call.task, self.journal
-        assert task is not None
+        assert self.waits
         if journal.open_round is None:
             return
         questions = questions_of(InputRequired(journal.open_round, state=journal.state or 0))
         entries = {name: journal.ask(name, name, question) for name, question in questions.items()}
         missing = [entry for entry in entries.values() if entry.answer is MISSING]
-        if missing:
+        if task is not None and missing:
             await task.ask(missing)
+        elif self._call.session is not None and missing:
+            await self._call.session.ask(self._call, missing)
         journal.responses = {name: entry.answer for name, entry in entries.items()}
         journal.open_round = None
         # The next round may ask the same again, and means it.
         for entry in entries.values():
             journal.forget(entry)
-        await task.record()
+        if task is not None:
+            await task.record()
 
     def _result(self, requests: dict[str, Any]) -> dict[str, Any]:
         limits = self._running.limits

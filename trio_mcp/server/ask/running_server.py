@@ -13,6 +13,7 @@ from ...convert.compiler import Compiler
 from ...limits import Limits
 from ...protocol.jsontext import check_written, dumps
 from ...protocol.meta import SERVER_INFO
+from ...scopes.call import Call
 from ..declare.registry import Registry
 from ..declare.server import Server
 
@@ -54,6 +55,10 @@ class RunningServer:
         plain = bool(result) and "_meta" not in result and "resultType" not in result
         if not plain:
             result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
+        raw = self._checked(result)
+        return raw[:-1] + self._tail if plain else raw
+
+    def _checked(self, result: dict[str, Any]) -> bytes:
         try:
             raw = dumps(result)
         except ValueError as exc:
@@ -62,14 +67,24 @@ class RunningServer:
         bad = check_written(raw, result, self.limits.json_depth - 1, self.limits.answer_bytes)
         if bad is not None:
             raise Mismatch(Problem(f"too large to send: {bad}"))
-        return raw[:-1] + self._tail if plain else raw
+        return raw
 
-    def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
-        """A result that depends on the registry alone: encoded once for each state of it."""
+    def encode_for(self, call: Call, result: dict[str, Any]) -> bytes:
+        """A result as the revision of a call has it. Raises as `encode`."""
+        dialect = call.dialect
+        if dialect is None:
+            return self.encode(result)
+        tool = self.registry.tools.get(call.params["name"]) if call.method == "tools/call" else None
+        return self._checked(dialect.result(call.method, result, wrapped=tool is not None and tool.wraps))
+
+    def page(self, key: str, make: Callable[[], dict[str, Any]], call: Call) -> bytes:
+        """A result that depends on the registry alone: encoded once for each state of it, and for each revision."""
         pages = self.registry.pages
+        if call.dialect is not None:
+            key = f"{key} {call.dialect.revision}"
         page = pages.get(key)
         if page is None:
-            page = pages[key] = self.encode({**make(), **self.server.hints})
+            page = pages[key] = self.encode_for(call, {**make(), **self.server.hints})
         return page
 
     def discovery(self) -> dict[str, Any]:

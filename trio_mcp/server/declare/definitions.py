@@ -11,12 +11,14 @@ from typing import Any, Final
 from ...errors import RegistrationError
 from ...limits import Limits
 from ...protocol.jsontext import check_written, dumps, find_unwritable, shorten
+from ...protocol.revisions import Era
 from ...tasks.store import TaskStore
 from .options import Options
 from .signature import Handler, title_of
 
 __all__ = [
     "cache_hints",
+    "check_eras",
     "check_function",
     "check_info",
     "check_resource",
@@ -69,6 +71,18 @@ def check_server(
         )
     if type(page_size) is not int or page_size < 1:
         raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size!r}")
+
+
+def check_eras(eras: Any) -> frozenset[Era]:
+    """The eras of a server.
+
+    Raises:
+        RegistrationError: there is none, or one that is not known.
+    """
+    names = sorted(era.value for era in Era)
+    if isinstance(eras, str) or not isinstance(eras, Iterable) or not (given := [*eras]) or set(given) - {*names}:
+        raise RegistrationError(f"Server(eras=…): expected one or both of {', '.join(map(repr, names))}, got {eras!r}")
+    return frozenset(Era(name) for name in given)
 
 
 def check_info(info: dict[str, Any], instructions: Any) -> dict[str, Any]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from ...errors import MCPError, RegistrationError
 from ...limits import DEFAULT, Limits
-from ...protocol.revisions import MODERN
+from ...protocol.revisions import MODERN, Era
 from ...tasks.store import TaskStore
 from .completion import check_completion
 from .context_base import LifespanT
 from .definitions import (
     cache_hints,
+    check_eras,
     check_function,
     check_info,
     check_resource,
@@ -65,6 +66,7 @@ class Server(Offers, Generic[LifespanT]):
         extensions: Extensions that the server speaks.
         inline_refs: Whether the schemas of tools are written without `$ref`, for hosts that do not follow references. Types that
             refer to themselves are refused then.
+        eras: Which kinds of revisions are spoken: "modern" (2026-07-28), "legacy" (2025-11-25 and older, with sessions), or both.
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
@@ -92,6 +94,7 @@ class Server(Offers, Generic[LifespanT]):
         task_inline_ms: int = 100,
         extensions: Sequence[Extension] = (),
         inline_refs: bool = False,
+        eras: Collection[Literal["modern", "legacy"]] = ("modern", "legacy"),
     ) -> None:
         check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
         super().__init__(limits, tasks)
@@ -110,6 +113,7 @@ class Server(Offers, Generic[LifespanT]):
         self.revisions: Final = MODERN
         self.task_inline_ms: int = task_inline_ms
         self.inline_refs: bool = inline_refs
+        self.eras: frozenset[Era] = check_eras(eras)
         about = {"name": name, "version": version, "title": title, "description": description}
         self._info = check_info({**about, "websiteUrl": website_url, "icons": icons}, instructions)
         self._open = False

@@ -11,13 +11,24 @@ from typing import Any
 import trio
 
 from ...convert.codec import Mismatch, render
-from ...errors import InternalError, MethodNotFound, ProtocolError, ServerBusy, TimedOut, ToolError, UnsupportedVersion
+from ...errors import (
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    ServerBusy,
+    TimedOut,
+    ToolError,
+    UnsupportedVersion,
+)
 from ...limits import Limits
 from ...protocol.envelope import Request, encode_error, encode_result
-from ...protocol.jsontext import readable_text, shorten
+from ...protocol.jsontext import dumps, readable_text, shorten
+from ...protocol.legacy import Dialect, Hello, legacy_meta, negotiate, read_hello
 from ...protocol.meta import PROTOCOL_VERSION, RequestMeta
-from ...protocol.methods import METHODS
-from ...protocol.revisions import ERAS, Era, check_version, era_of
+from ...protocol.methods import METHODS, SESSION_METHODS, Method
+from ...protocol.revisions import ERAS, LEGACY, Era, check_version, era_of
+from ...protocol.tasks import TASKS
 from ...scopes.call import Call, LastingCall, Outlet, run_call
 from ...scopes.collector import open_collector
 from ...scopes.groups import only_exception, unwrapped
@@ -28,9 +39,11 @@ from ..declare.registry import Tool
 from ..declare.server import Server
 from ..failures import cut, make_sendable
 from ..paths import UnsafePath
+from ..peer.session import DEFAULT_LEVEL, Session
 from ..tasks.task import Outcome
 from .extensions import serve_method
 from .handlers import HANDLERS, error_result, run_tool
+from .legacy import SESSION_CHANGES, SESSION_HANDLERS
 from .lifespan import open_lifespan
 from .serving import Serving
 
@@ -43,10 +56,16 @@ class Engine(Serving):
     """A server that is open: its lifespan is entered, its executor counts.
 
     Made by `open_engine`. Transports call `prepare`, then `run` in a task of theirs.
+
+    Attributes:
+        legacy: Whether revisions with sessions are spoken.
+        legacy_only: Whether no others are.
     """
 
     def __init__(self, server: Server[Any], lifespan: Any) -> None:
         super().__init__(server, lifespan, self._run_tool, self.timed_out)
+        self.legacy: bool = Era.LEGACY in server.eras
+        self.legacy_only: bool = Era.MODERN not in server.eras
 
     # -- before the scope
 
@@ -56,7 +75,7 @@ class Engine(Serving):
         Raises:
             ProtocolError: to be answered with the id of the request.
         """
-        if era_of(request.method, request.params) is Era.LEGACY:
+        if self.legacy_only or era_of(request.method, request.params) is Era.LEGACY:
             raise self._no_legacy(request)
         meta = RequestMeta.from_params(request.params, self.limits)
         check_version(meta.protocol_version, self.server.revisions)
@@ -64,32 +83,94 @@ class Engine(Serving):
         if row is None and (method := self.server.extensions.find(request.method)) is not None:
             row = method.row
         if row is None or ERAS[meta.protocol_version] not in row.eras:
-            raise MethodNotFound(f"Method not found: {shorten(request.method)}")
-        if row.capability is not None and row.capability not in self.registry.capabilities:
-            raise MethodNotFound(f"Method not found: {request.method}; this server has no {row.capability}")
+            raise self._unknown(request.method)
+        self._check_offered(row)
         if row.extension is not None:
-            if row.extension not in self.registry.extensions:
-                raise MethodNotFound(
-                    f"Method not found: {request.method}; this server has no extension {row.extension}"
-                )
             check_declared(request.method, meta.client_capabilities, row.extension)
         row.check(request.params)
         if row.lasting:
             return LastingCall(request.id, request.method, request.params, meta, outlet)
         return Call(request.id, request.method, request.params, meta, outlet, self.limits.request_timeout)
 
+    def _unknown(self, method: str) -> MethodNotFound:
+        if method == "initialize":
+            # Of a client that mixes two revisions, and can choose one of them.
+            versions = [*self.server.revisions, *(LEGACY if self.legacy else ())]
+            return MethodNotFound(
+                f"Method not found: initialize, in a request of a revision without it; this server speaks {', '.join(versions)}",
+                {"supported": versions},
+            )
+        return MethodNotFound(f"Method not found: {shorten(method)}")
+
+    def _check_offered(self, row: Method) -> None:
+        """Check that this server has what a method is for."""
+        if row.capability is not None and row.capability not in self.registry.capabilities:
+            raise MethodNotFound(f"Method not found: {row.name}; this server has no {row.capability}")
+        if row.extension is not None and row.extension not in self.registry.extensions:
+            raise MethodNotFound(f"Method not found: {row.name}; this server has no extension {row.extension}")
+
     def _no_legacy(self, request: Request) -> ProtocolError:
         meta = request.params.get("_meta")
         named = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        if self.legacy_only:
+            # None of the modern codes: a client that meets one of them does not look for an older revision.
+            text = f"this server speaks {', '.join(LEGACY)}; open a session with initialize first"
+            if named is not None:
+                return MethodNotFound(f"Method not found: {shorten(request.method)} of revision {named}; {text}")
+            return InvalidRequest(f"Invalid request: {text}")
         wanted = named if named is not None else request.params.get("protocolVersion")
         versions = ", ".join(self.server.revisions)
+        how = "in _meta of each request; older ones in a session" if self.legacy else "without an initialize handshake"
         return UnsupportedVersion(
-            f"Unsupported protocol version: this server speaks {versions}, without an initialize handshake",
+            f"Unsupported protocol version: this server speaks {versions}, {how}",
             {
                 "supported": list(self.server.revisions),
                 "requested": wanted if isinstance(wanted, str) else "initialize",
             },
         )
+
+    # -- sessions
+
+    def welcome(self, request: Request) -> tuple[Dialect, Hello, bytes]:
+        """What `initialize` comes to: the dialect of the session, what the client says of itself, and the response.
+
+        Raises:
+            InvalidParams: the parameters are not those of `initialize`.
+        """
+        hello = read_hello(request.params)
+        dialect = negotiate(hello.revision)
+        capabilities = dialect.capabilities(self.registry.capabilities, TASKS in self.registry.extensions)
+        result = dialect.welcome(self.server.info(), capabilities, self.server.instructions)
+        return dialect, hello, encode_result(request.id, dumps(result))
+
+    def prepare_in(self, session: Session, request: Request, outlet: Outlet) -> Call | bytes:
+        """The same as `prepare` for a request in a session; what takes no time is answered at once.
+
+        Raises:
+            ProtocolError: to be answered with the id of the request.
+        """
+        row = SESSION_METHODS.get(request.method)
+        if row is None or (row.extension is not None and not session.dialect.tasks):
+            raise MethodNotFound(f"Method not found: {shorten(request.method)}")
+        self._check_offered(row)
+        params = request.params
+        level = session.log_level or DEFAULT_LEVEL
+        meta = legacy_meta(session.dialect, session.hello, level, params, self.limits)
+        row.check(params)
+        change = SESSION_CHANGES.get(request.method)
+        if change is not None:
+            change(session, params, self.limits)
+            return encode_result(request.id, b"{}")
+        # These are of rounds of input, which the revision does not have.
+        for name in ("requestState", "inputResponses"):
+            params.pop(name, None)
+        call = Call(request.id, request.method, params, meta, outlet, self.limits.request_timeout)
+        call.dialect, call.session, call.principal = session.dialect, session, session.principal
+        return call
+
+    def refusal(self, request: Request, session: Session, error: ProtocolError) -> bytes:
+        """The response to a request of a session that is refused."""
+        return encode_error(request.id, session.dialect.error(error))
 
     # -- inside the scope
 
@@ -113,6 +194,7 @@ class Engine(Serving):
             if outlet.full:
                 await outlet.wait_room()
             outlet.begin()
+            call.place = place
             if place.waited:
                 call.limit(call.timeout)
             call.answer(await self._perform(call))
@@ -120,7 +202,9 @@ class Engine(Serving):
                 # A peer that does not read is not worked for, for as long as the call might have run.
                 await outlet.wait_room()
         finally:
-            place.release()
+            # While it waits for its client it has none.
+            if call.place is not None:
+                call.place.release()
 
     async def _last(self, call: Call) -> None:
         """Run a call that takes no place, since it only waits."""
@@ -128,7 +212,7 @@ class Engine(Serving):
         call.answer(await self._perform(call))
 
     async def _perform(self, call: Call) -> bytes:
-        handler = HANDLERS.get(call.method)
+        handler = HANDLERS.get(call.method) if call.dialect is None else SESSION_HANDLERS[call.method]
         if handler is None:
             method = self.server.extensions.find(call.method)
             assert method is not None, call.method
@@ -139,7 +223,7 @@ class Engine(Serving):
         if isinstance(outcome, bytes):
             return encode_result(call.id, outcome)
         call.status, call.retry_after = outcome.http_status, outcome.retry_after
-        return encode_error(call.id, outcome)
+        return encode_error(call.id, outcome if call.dialect is None else call.dialect.error(outcome))
 
     async def outcome(self, call: Call, work: Awaitable[dict[str, Any] | bytes]) -> bytes | ProtocolError:
         """What a request answers: its encoded result, or the error. Only cancellation and KeyboardInterrupt come out.
@@ -150,7 +234,7 @@ class Engine(Serving):
         """
         try:
             result = await work
-            return result if isinstance(result, bytes) else self.encode(result)
+            return result if isinstance(result, bytes) else self.encode_for(call, result)
         except (trio.Cancelled, KeyboardInterrupt):
             # The first is a scope's business, the second that of whoever runs this program.
             raise
@@ -216,7 +300,7 @@ class Engine(Serving):
 
     def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
         text = readable_text(text)
-        return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
+        return self.encode_for(call, error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
         return self._answer(call, self.timed_out(call))
@@ -225,7 +309,7 @@ class Engine(Serving):
         """The outcome of a call whose time is over."""
         text = f"{self._subject(call)} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
-        return self.encode(error_result(text)) if call.method == "tools/call" else TimedOut(text)
+        return self.encode_for(call, error_result(text)) if call.method == "tools/call" else TimedOut(text)
 
     def _what(self, call: Call) -> str:
         if call.method == "tools/call":
@@ -279,4 +363,14 @@ async def _with_tasks(engine: Engine) -> AsyncIterator[Engine]:
     limits = engine.limits
     async with open_collector(engine.tasks.open(), limits.drain_timeout, limits.task_settle) as collector:
         await engine.tasks.begin(collector)
-        yield engine
+        if not engine.legacy:
+            yield engine
+            return
+        server = engine.server
+        with server.notices.attach(engine.sessions.hear):
+            async with engine.sessions.open():
+                server.list_sessions = engine.sessions.all
+                try:
+                    yield engine
+                finally:
+                    server.list_sessions = list

@@ -10,7 +10,7 @@ import trio
 
 from ...convert.codec import Mismatch, Pace, render
 from ...convert.pieces import is_large
-from ...errors import InvalidParams, ResourceNotFound
+from ...errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ...protocol.cursors import page_after
 from ...protocol.jsontext import shorten
 from ...protocol.meta import declared_settings
@@ -45,7 +45,7 @@ def error_result(text: str) -> Result:
 
 async def discover(serving: Serving, call: Call) -> bytes:
     """`server/discover`."""
-    return serving.page("server/discover", serving.discovery)
+    return serving.page("server/discover", serving.discovery, call)
 
 
 async def list_items(serving: Serving, call: Call) -> bytes:
@@ -60,7 +60,7 @@ async def list_items(serving: Serving, call: Call) -> bytes:
             page["nextCursor"] = following
         return page
 
-    return serving.page(f"{call.method} {start}", make)
+    return serving.page(f"{call.method} {start}", make, call)
 
 
 async def call_tool(serving: Serving, call: Call) -> Result | bytes:
@@ -69,7 +69,10 @@ async def call_tool(serving: Serving, call: Call) -> Result | bytes:
     tool = serving.registry.tools.get(name)
     if tool is None:
         raise InvalidParams(did_you_mean("tool", name, serving.registry.tools, serving.limits))
-    mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
+    if call.dialect is not None:
+        mode = session_mode(call, tool)
+    else:
+        mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
     arguments = call.params.get("arguments") or {}
     try:
         if arguments and is_large(arguments):
@@ -93,6 +96,22 @@ def _mode(call: Call, tool: Tool) -> Mode:
     return mode
 
 
+def session_mode(call: Call, tool: Tool) -> Mode:
+    """What happens to a call of a session: there the client says which call becomes a task (2025-11-25, basic/utilities/tasks).
+
+    Raises:
+        MethodNotFound: the tool cannot be called in this way.
+    """
+    assert call.dialect is not None
+    asked = call.dialect.tasks and type(call.params.get("task")) is dict
+    if asked and tool.task_support == "forbidden":
+        raise MethodNotFound(f"Tool {tool.name!r} does not run as a task: call it without `task`")
+    if not asked and tool.task_support == "required":
+        how = "call it with `task`" if call.dialect.tasks else f"revision {call.dialect.revision} has no tasks"
+        raise MethodNotFound(f"Tool {tool.name!r} runs as a task only: {how}")
+    return Mode.TASK if asked else Mode.INLINE
+
+
 async def run_tool(
     serving: Serving,
     call: Call,
@@ -106,15 +125,23 @@ async def run_tool(
         await context.rounds.go_on()
     value = await tool.handler.call(values, context, threads)
     if isinstance(value, _OTHER):
-        while isinstance(value, InputRequired) and call.task is not None:
-            await context.rounds.low_level_wait(value)
-            value = await tool.handler.call(values, context, threads)
+        value = await _waited(tool.handler, values, context, threads, value)
         if isinstance(value, _OTHER):
             return _other_result(call, context, value)
     if type(value) is not str and is_data(tool, value) and is_large(value):
         data = await in_pieces((tool.output or serving.any).pieces(value, True, Pace()))
         return tool_result(tool, value, serving.any, data)
     return tool_result(tool, value, serving.any)
+
+
+async def _waited(
+    handler: Handler, values: dict[str, Any], context: Context[Any], threads: trio.CapacityLimiter, value: Any
+) -> Any:
+    """What a handler returns once it asks no more in the low-level way, where its questions can be waited for."""
+    while isinstance(value, InputRequired) and context.rounds.waits:
+        await context.rounds.low_level_wait(value)
+        value = await handler.call(values, context, threads)
+    return value
 
 
 async def in_pieces(steps: Generator[None, None, T]) -> T:
@@ -147,7 +174,9 @@ async def read_resource(serving: Serving, call: Call) -> Result:
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
     if isinstance(value, _OTHER):
-        return _other_result(call, context, value)
+        value = await _waited(resource.handler, values, context, serving.threads, value)
+        if isinstance(value, _OTHER):
+            return _other_result(call, context, value)
     result = read_result(resource, uri, value, serving.any)
     result.update(resource.hints)
     return result
@@ -186,7 +215,9 @@ async def get_prompt(serving: Serving, call: Call) -> Result:
     context: Context[Any] = Context(serving, call)
     value = await prompt.handler.call(values, context, serving.threads)
     if isinstance(value, _OTHER):
-        return _other_result(call, context, value)
+        value = await _waited(prompt.handler, values, context, serving.threads, value)
+        if isinstance(value, _OTHER):
+            return _other_result(call, context, value)
     return prompt_result(prompt, value, serving.any)
 
 

@@ -13,6 +13,7 @@ from ..declare.registry import Tool
 from ..declare.server import Server
 from ..tasks.task import Outcome
 from ..tasks.tasks import Tasks
+from .sessions import Sessions
 
 __all__ = ["Serving"]
 
@@ -29,6 +30,7 @@ class Serving(RunningServer):
     Attributes:
         executor: Admission, over all connections.
         tasks: Calls that have become tasks.
+        sessions: Clients of the revisions that have sessions.
     """
 
     def __init__(
@@ -40,4 +42,5 @@ class Serving(RunningServer):
     ) -> None:
         super().__init__(server, lifespan)
         self.executor: Executor = Executor.of_server(server.limits)
+        self.sessions: Sessions = Sessions(server.limits)
         self.tasks: Tasks = Tasks(self, server.task_store, run_tool, time_out)
