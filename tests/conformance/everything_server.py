@@ -231,8 +231,9 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 
 @server.tool
-async def test_reconnection() -> str:
-    """Answer after a while, so that a client may have lost its stream by then."""
+async def test_reconnection(ctx: Context) -> str:
+    """Close the stream of the answer, and answer after a while, when the client has come back."""
+    await ctx.close_stream()
     await trio.sleep(0.3)
     return "Answered after all."
 

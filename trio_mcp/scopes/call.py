@@ -112,11 +112,13 @@ class Call:
         place: Its ticket, while it waits for its place or has it.
         dialect: How the revision of its session says things; None in the modern one, which has no sessions.
         session: Its session, or None.
+        close_stream: Ends the stream of its answer, so that its client comes back for the rest; None where it could not.
         stays: Whether it may not become a task any more: its client could not be told, or its answer is decided.
         delivered: Whether its answer was taken.
     """
 
     __slots__ = (
+        "close_stream",
         "delivered",
         "dialect",
         "id",
@@ -165,6 +167,7 @@ class Call:
         self.delivered: bool = False
         self.dialect: Dialect | None = None
         self.session: Inquirer | None = None
+        self.close_stream: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"

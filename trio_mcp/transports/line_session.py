@@ -82,8 +82,9 @@ class _LinkTaker:
     async def wait_room(self) -> None:
         await self._link.wait_room()
 
-    def send(self, event: Event, id: str) -> None:
+    def send(self, event: Event, id: str) -> bool:
         self._link.post(event.message)
+        return True
 
     def end(self) -> None:
         pass
@@ -109,6 +110,9 @@ class Batch:
     Args:
         outlet: Where all of it goes.
         send: Sends the array of the answers; called once, unless there is none.
+
+    Attributes:
+        on_end: Called after that.
     """
 
     def __init__(self, outlet: Outlet, send: Callable[[bytes], object]) -> None:
@@ -116,6 +120,7 @@ class Batch:
         self._send = send
         self._answers: list[bytes] = []
         self._left = 1
+        self.on_end: Callable[[], None] | None = None
 
     def begin(self) -> None:
         self._outlet.begin()
@@ -141,5 +146,8 @@ class Batch:
     def ended(self) -> None:
         """One is not under way any more; called once more when all of them have begun."""
         self._left -= 1
-        if not self._left and self._answers:
-            self._send(b"[" + b",".join(self._answers) + b"]")
+        if not self._left:
+            if self._answers:
+                self._send(b"[" + b",".join(self._answers) + b"]")
+            if self.on_end is not None:
+                self.on_end()

@@ -173,6 +173,16 @@ class Context(ContextBase[LifespanT]):
             params["logger"] = logger
         await self._call.notify("notifications/message", params)
 
+    async def close_stream(self) -> None:
+        """Close the stream of this call's answer, so that its client polls (2025-11-25, basic/transports).
+
+        The client is told after how many seconds to come back, and what is said meanwhile waits for it. The call goes on. For
+        work that lasts, over connections that do not. In every other revision, and on other transports, this does nothing.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._call.close_stream is not None and self._call.open:
+            self._call.close_stream()
+
     # -- asking
 
     @property

@@ -28,8 +28,9 @@ class Taker(Protocol):
     async def wait_room(self) -> None:
         """Wait while it is."""
 
-    def send(self, event: Event, id: str) -> None:
-        """Send one event; does not block."""
+    def send(self, event: Event, id: str) -> bool:
+        """Send one event; does not block. False where it cannot be, and nothing more can."""
+        ...
 
     def end(self) -> None:
         """Nothing more comes on this stream."""
@@ -206,6 +207,11 @@ class EventStream:
         return f"{self.number}-{number}"
 
     @property
+    def place(self) -> str:
+        """The id of the newest event that was sent."""
+        return self.id_of(self._sent)
+
+    @property
     def behind(self) -> bool:
         """Whether there is something that was not sent yet."""
         return self._sent < self.last
@@ -243,10 +249,21 @@ class EventStream:
         return False
 
     def _send(self, taker: Taker, event: Event) -> None:
+        if not taker.send(event, self.id_of(event.number)):
+            # The client comes back for it.
+            self._let_go(taker)
+            return
         self._sent = event.number
-        taker.send(event, self.id_of(event.number))
         if self.finished and not self.behind:
             self._let_go(taker)
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        self.finished = True
+        if self.taker is not None and not self.behind:
+            self._let_go(self.taker)
+        if not self._events:
+            self.log.streams.pop(self.number, None)
 
     def _let_go(self, taker: Taker) -> None:
         if self.taker is taker:

@@ -29,7 +29,7 @@ from ...protocol.listening import CANCELLED, RESOURCE_UPDATED
 from ...protocol.meta import LOG_LEVELS
 from ...protocol.results import PromptMessage
 from ...scopes.call import Call
-from .events import EventLog, EventStore
+from .events import EventLog, EventStore, Taker
 from .questions import (
     Elicited,
     Question,
@@ -94,6 +94,7 @@ class Session:
 
     __slots__ = (
         "_deaf",
+        "_held",
         "_limits",
         "_next",
         "_users",
@@ -110,7 +111,6 @@ class Session:
         "nursery",
         "on_use",
         "principal",
-        "streams",
         "subscriptions",
     )
 
@@ -128,7 +128,7 @@ class Session:
         self.principal: str = principal
         self.events: EventLog = EventLog(store, limits)
         self.calls: dict[RequestId, Call] = {}
-        self.streams: dict[Callable[[], None], None] = {}
+        self._held: dict[Taker, None] = {}
         self.closed: bool = False
         self.initialized: bool = False
         self.log_level: str | None = None
@@ -180,6 +180,21 @@ class Session:
         if self.on_use is not None:
             self.on_use(self)
 
+    @property
+    def resume_after(self) -> float:
+        """After how many seconds the client is told to come back to a stream that was closed."""
+        return self._limits.resume_after
+
+    def hold(self, taker: Taker) -> None:
+        """The client has opened one more stream: there is a bound, and the oldest one ends."""
+        self._held[taker] = None
+        if len(self._held) > self._limits.session_streams:
+            next(iter(self._held)).end()
+
+    def release(self, taker: Taker) -> None:
+        """It has ended."""
+        self._held.pop(taker, None)
+
     def close(self, reason: str) -> None:
         """End it: its calls are cancelled, its questions fail, its streams end. Harmless when repeated.
 
@@ -193,6 +208,8 @@ class Session:
             call.cancel(reason)
         self.deafen(reason)
         self.events.clear()
+        for taker in [*self._held]:
+            taker.end()
         if self.nursery is not None:
             self.nursery.cancel_scope.cancel()
 
