@@ -91,6 +91,9 @@ class Inquirer(Protocol):
     async def ask(self, call: Call, entries: Sequence[Any]) -> None:
         """Ask the client, and wait for answers that fit: each entry has its own then."""
 
+    def begun(self, task_id: str) -> None:
+        """A call of it has become a task."""
+
 
 class Call:
     """One request under way.

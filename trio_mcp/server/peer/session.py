@@ -85,6 +85,8 @@ class Session:
         principal: Who has opened it, as an authenticated name; empty where nobody is.
         initialized: Whether the client has said that it is ready.
         log_level: From which level on it wants to hear log lines.
+        tasks: The tasks that it has begun, by id.
+        asking: The questions of tasks, by id and key, that it is being asked.
         subscriptions: The resources whose updates it wants to hear of.
         calls: Its requests that are not settled, by id.
         events: What it is told.
@@ -99,6 +101,7 @@ class Session:
         "_next",
         "_users",
         "_waiters",
+        "asking",
         "calls",
         "closed",
         "dialect",
@@ -112,6 +115,7 @@ class Session:
         "on_use",
         "principal",
         "subscriptions",
+        "tasks",
     )
 
     def __init__(
@@ -132,6 +136,8 @@ class Session:
         self.closed: bool = False
         self.initialized: bool = False
         self.log_level: str | None = None
+        self.tasks: dict[str, None] = {}
+        self.asking: set[tuple[str, str]] = set()
         self.subscriptions: set[str] = set()
         self.last_used: float = trio.current_time()
         self.on_use: Callable[[Session], None] | None = None
@@ -251,6 +257,16 @@ class Session:
             waiter.error = ClientRefused(f"the client answered with an error: {text}", message.error["code"])
         waiter.over.set()
         return True
+
+    def begun(self, task_id: str) -> None:
+        """A call of it has become a task."""
+        self.tasks[task_id] = None
+        if len(self.tasks) > self._limits.tasks_stored:
+            del self.tasks[next(iter(self.tasks))]
+
+    def task_changed(self, task_id: str, message: bytes) -> None:
+        """A task that it may know of has changed. What waits to be told of it is replaced."""
+        self.events.standalone.post(message, f"task {task_id}", at_once=False)
 
     def offer(self, method: str, subject: str | None, message: bytes) -> None:
         """Something has changed that the client may want to hear of."""

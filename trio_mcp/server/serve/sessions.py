@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -21,10 +21,12 @@ from ...limits import Limits
 from ...protocol.envelope import encode_notification
 from ...protocol.legacy import Dialect, Hello
 from ...protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
+from ...protocol.tasks import TASK_CHANGED, Task
 from ...scopes.collector import open_collector
 from ...scopes.notices import Notice
 from ..peer.events import EventStore
 from ..peer.session import Session
+from ..tasks.session_rows import TASK_STATUS, session_row
 
 __all__ = ["Sessions", "SessionsStatistics"]
 
@@ -53,10 +55,12 @@ class Sessions:
 
     Args:
         limits: Bounds.
+        peek: How a task stands that runs in this process.
         owner: Begins each id: room for the process that has the session.
     """
 
-    def __init__(self, limits: Limits, owner: str = "0") -> None:
+    def __init__(self, limits: Limits, peek: Callable[[str], Task | None], owner: str = "0") -> None:
+        self._peek = peek
         self._limits = limits
         self._owner = owner
         self._open: dict[str, Session] = {}
@@ -180,10 +184,23 @@ class Sessions:
         session = self._shared.get(id)
         return None if session is None or session.closed or session.principal != principal else session
 
+    def _hear_task(self, task_id: str) -> None:
+        row = None
+        for session in self._open.values():
+            if task_id in session.tasks:
+                row = row or self._peek(task_id)
+                if row is None:
+                    return
+                session.task_changed(task_id, encode_notification(TASK_STATUS, session_row(row)))
+
     def hear(self, notice: Notice) -> None:
         """Tell those who want to know of a change."""
         method, subject = notice
-        if method not in _TOLD or not self._open:
+        if not self._open:
+            return
+        if method == TASK_CHANGED:
+            self._hear_task(subject or "")
+        if method not in _TOLD:
             return
         message = encode_notification(method, {} if subject is None else {"uri": subject})
         for session in self._open.values():
