@@ -200,7 +200,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conversion", description=__doc__)
     parser.add_argument("--bytes", type=int, default=2_000_000, help="of JSON in the larger value")
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
+    parser.add_argument(
+        "--no-gc", action="store_true", help="without Python's garbage collector, whose turns are in the pieces"
+    )
     options = parser.parse_args()
+    if options.no_gc:
+        gc.disable()
     print(f"{'type':38} {'way':9} {'whole':>8} {'of ÷ 4':>7} {'longest piece':>14}")
     for name, case in CASES.items():
         for wrong in (False, True):

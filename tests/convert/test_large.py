@@ -56,7 +56,7 @@ def types(draw: st.DrawFn) -> tuple[Any, int, bool]:
     for number, make in enumerate(kinds):
         tag: Fields = {"op": Literal[f"op{number}"]} if tagged else {f"only{number}": int}
         names[f"C{number}"] = make(f"C{number}", {**tag, "args": "list[U]"})
-    classes: Any = Union[tuple(names.values())]
+    classes: Any = Union[tuple(names.values())]  # noqa: UP007 - of a tuple
     if kinds[0] is a_model and count > 1:
         classes = Annotated[classes, pydantic.Field(discriminator="op")]
     names["U"] = classes | int
