@@ -29,6 +29,8 @@ async def listen(engine: Engine, call: Call) -> dict[str, Any]:
     requested = call.params["notifications"]
     ids = await _known_tasks(engine, call, requested["taskIds"]) if requested.get("taskIds") else []
     wanted = agree(requested, engine.registry.capabilities, engine.limits, ids)
+    # Nobody reads these any more, and the stream may stay open for hours.
+    call.params, requested = {}, {}
     tag = {"_meta": {SUBSCRIPTION_ID: call.id}}
     with engine.server.notices.subscribe(wanted.wants) as subscription, engine.tasks.heard(ids) if ids else _NO_TASKS:
         call.on_end(subscription.end)

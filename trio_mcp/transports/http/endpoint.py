@@ -204,19 +204,42 @@ class HttpEndpoint:
             accepted: What `admit` said to its head.
         """
         self._share(exchange)
+        outlet = self._prepared(exchange, accepted)
+        if outlet is None:
+            return
+        call = outlet.call
+        assert call is not None
+        lasting = call if isinstance(call, LastingCall) else None
+        if lasting is not None:
+            self._lasting.add(lasting)
+        exchange.on_silence = outlet.silent
+        exchange.on_gone = outlet.cancel
+        self._running.add(call)
+        try:
+            await self._engine.run(call)
+        finally:
+            # Cycles would leave the request to the garbage collector.
+            exchange.on_gone = exchange.on_silence = None
+            outlet.call = None
+            self._running.remove(call)
+            if lasting is not None:
+                self._lasting.remove(lasting)
+
+    def _prepared(self, exchange: HttpExchange, accepted: HttpAccepted) -> _HttpOutlet | None:
+        """The outlet of the call that is to be run; None where the request is answered already, or nobody waits for it."""
         try:
             message = parse_message(exchange.body, self.limits)
         except BadMessage as exc:
             exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
-            return
+            return None
         if isinstance(message, Notification):
             # This revision has none for HTTP (a cancellation is the end of the response stream); others may come.
             exchange.respond(202, EMPTY)
-            return
+            return None
         if not isinstance(message, Request):
             error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
             exchange.respond(400, encode_error(None, error))
-            return
+            return None
         outlet = _HttpOutlet(exchange, accepted)
         try:
             if era_of(message.method, message.params) is Era.MODERN:
@@ -228,38 +251,17 @@ class HttpEndpoint:
                     check_params(tool.headers, exchange.headers, call.params.get("arguments"))
         except ProtocolError as exc:
             exchange.respond(exc.http_status, encode_error(message.id, exc))
-            return
+            return None
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
-        try:
-            await self._run(exchange, call, outlet)
-        finally:
-            # Cycles would leave the request to the garbage collector.
-            exchange.on_gone = exchange.on_silence = None
-            outlet.call = None
-
-    async def _run(self, exchange: HttpExchange, call: Call, outlet: _HttpOutlet) -> None:
         if exchange.gone:
-            return
-        lasting = call if isinstance(call, LastingCall) else None
-        if lasting is not None:
-            if not outlet.may_stream:
-                error = InvalidRequest(
-                    f"{call.method} answers with a stream: the request must accept text/event-stream"
-                )
-                exchange.respond(406, encode_error(call.id, error))
-                return
-            self._lasting.add(lasting)
-        exchange.on_silence = outlet.silent
-        exchange.on_gone = outlet.cancel
+            return None
+        if isinstance(call, LastingCall) and not outlet.may_stream:
+            error = InvalidRequest(f"{call.method} answers with a stream: the request must accept text/event-stream")
+            exchange.respond(406, encode_error(call.id, error))
+            return None
         outlet.call = call
-        self._running.add(call)
-        try:
-            await self._engine.run(call)
-        finally:
-            self._running.remove(call)
-            if lasting is not None:
-                self._lasting.remove(lasting)
+        return outlet
 
 
 class _Running:

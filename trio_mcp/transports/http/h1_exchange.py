@@ -32,7 +32,7 @@ class H1Exchange(HttpExchange):
 
     def send_head(self, fields: HttpFields) -> None:
         self._connection.post(self._answer.start(200, http_date(), fields))
-        self._connection.schedule()
+        self._connection.streams()
 
     def send_piece(self, data: bytes, last: bool) -> bool:
         self._connection.post(self._answer.chunk(data))
