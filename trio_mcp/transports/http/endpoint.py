@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -29,11 +30,12 @@ from ...server.engine import Engine
 from ...wire.budget import BodyBudget
 from .exchange import EMPTY, HttpExchange, HttpFields
 
-__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_path"]
+__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
+_ORIGIN: Final = re.compile(r"null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?")
 
 
 def check_path(path: str) -> None:
@@ -44,6 +46,25 @@ def check_path(path: str) -> None:
     """
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ValueError(f"path must start with a slash and have no query, got {path!r}")
+
+
+def check_allowed(hosts: list[str] | None, origins: list[str] | None) -> None:
+    """Check `allowed_hosts` and `allowed_origins`: one that nobody could send would only be noticed by its 403.
+
+    Raises:
+        ValueError: one of them is malformed; it names that.
+    """
+    for host in hosts or ():
+        if "" in (host_policy([], [host]).hosts or ()):
+            raise ValueError(
+                f"allowed_hosts: {host!r} is no name of a host; expected one without a scheme or a path, as in shop.example"
+            )
+    for origin in origins or ():
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ValueError(
+                f"allowed_origins: {origin!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT, "
+                "as in https://app.example"
+            )
 
 
 class HttpEndpoint:
@@ -66,7 +87,7 @@ class HttpEndpoint:
         bodies: What the bodies of all requests may hold together; `take_body` counts there.
 
     Raises:
-        ValueError: `path` is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed.
     """
 
     def __init__(
@@ -79,6 +100,7 @@ class HttpEndpoint:
         address: str | None = None,
     ) -> None:
         check_path(path)
+        check_allowed(allowed_hosts, allowed_origins)
         self._engine = running
         self.limits: Limits = running.limits
         self._hosts = allowed_hosts
