@@ -62,11 +62,14 @@ if TYPE_CHECKING:
     )
     from .protocol.results import CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
     from .protocol.tasks import Signal, Task
-    from .serve import OpenServer, Server, http_app, open_server, serve_http, serve_stdio, serve_stream
-    from .server.completion import Completion
-    from .server.context import Context
-    from .server.extensions import Extension, ExtensionResult
-    from .server.questions import (
+    from .serve import OpenServer, http_app, open_server, serve_http, serve_stdio, serve_stream
+    from .server.ask.context import Context
+    from .server.declare.completion import Completion
+    from .server.declare.extensions import Extension, ExtensionResult
+    from .server.declare.options import PromptOptions, ResourceOptions, ToolOptions
+    from .server.declare.parameters import Header
+    from .server.declare.server import Server
+    from .server.peer.questions import (
         Elicited,
         InputRequired,
         Question,
@@ -75,7 +78,6 @@ if TYPE_CHECKING:
         sample_question,
         url_question,
     )
-    from .server.signature import Header
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
@@ -129,6 +131,7 @@ __all__ = [
     "PromptArgument",
     "PromptInfo",
     "PromptMessage",
+    "PromptOptions",
     "ProtocolError",
     "Question",
     "ReadResourceResult",
@@ -139,6 +142,7 @@ __all__ = [
     "ResourceInfo",
     "ResourceLink",
     "ResourceNotFound",
+    "ResourceOptions",
     "ResourceTemplateInfo",
     "Role",
     "SQLiteTaskStore",
@@ -157,6 +161,7 @@ __all__ = [
     "TimedOut",
     "ToolError",
     "ToolInfo",
+    "ToolOptions",
     "UnsupportedVersion",
     "connect_client",
     "form_question",
@@ -209,16 +214,19 @@ _MODULES = {
     "PromptMessage": "protocol.results",
     "ReadResourceResult": "protocol.results",
     "OpenServer": "serve",
-    "Server": "serve",
+    "PromptOptions": "server.declare.options",
+    "ResourceOptions": "server.declare.options",
+    "ToolOptions": "server.declare.options",
+    "Server": "server.declare.server",
     "http_app": "serve",
     "open_server": "serve",
     "serve_http": "serve",
     "serve_stdio": "serve",
     "serve_stream": "serve",
-    "Completion": "server.completion",
-    "Context": "server.context",
-    "Extension": "server.extensions",
-    "ExtensionResult": "server.extensions",
+    "Completion": "server.declare.completion",
+    "Context": "server.ask.context",
+    "Extension": "server.declare.extensions",
+    "ExtensionResult": "server.declare.extensions",
     "MemoryTaskStore": "tasks.memory",
     "SQLiteTaskStore": "tasks.sqlite",
     "TaskCount": "tasks.store",
@@ -226,14 +234,14 @@ _MODULES = {
     "TaskStoreError": "tasks.store",
     "Signal": "protocol.tasks",
     "Task": "protocol.tasks",
-    "Elicited": "server.questions",
-    "InputRequired": "server.questions",
-    "Question": "server.questions",
-    "form_question": "server.questions",
-    "roots_question": "server.questions",
-    "sample_question": "server.questions",
-    "url_question": "server.questions",
-    "Header": "server.signature",
+    "Elicited": "server.peer.questions",
+    "InputRequired": "server.peer.questions",
+    "Question": "server.peer.questions",
+    "form_question": "server.peer.questions",
+    "roots_question": "server.peer.questions",
+    "sample_question": "server.peer.questions",
+    "url_question": "server.peer.questions",
+    "Header": "server.declare.parameters",
     "Change": "client",
     "Changes": "client",
     "Client": "client",

@@ -20,8 +20,8 @@ from .client.client import Client
 from .errors import ConnectionClosed
 from .limits import DEFAULT, Limits
 from .scopes.groups import unwrapped
-from .server.engine import Engine, open_engine
-from .server.server import ServerBase
+from .server.declare.server import Server
+from .server.serve.engine import Engine, open_engine
 from .transports.http_url import shown_url
 from .transports.line_channel import LineChannel, writing
 from .transports.lines import serve_lines
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientOptions", "ConnectedClient", "Target", "connect_client", "open_client"]
 
-Target = ServerBase[Any] | Engine | StdioCommand | trio.abc.Stream | str | os.PathLike[str]
+Target = Server[Any] | Engine | StdioCommand | trio.abc.Stream | str | os.PathLike[str]
 """What a client can be opened on: a URL (`https://host/mcp`, or `unix:/path` for a socket file), a `Server` (in memory), a
 server that is open, a `StdioCommand`, the path of a Python file with a server in it, or a byte stream with a server at its
 other end."""
@@ -288,7 +288,7 @@ async def _open_channel(target: Target, limits: Limits, http: dict[str, Any]) ->
         return
     if http:
         raise TypeError(f"open_client: {', '.join(http)} are for URLs, the target is {target!r}")
-    if isinstance(target, ServerBase):
+    if isinstance(target, Server):
         async with open_engine(target) as engine, _memory_channel(engine, limits) as channel:
             yield channel
     elif isinstance(target, Engine):

@@ -157,6 +157,32 @@ class Limits:
     """Slowest link over which an HTTP/2 client is waited for when its windows are shut and it does not say what it
     has read."""
 
+    # -- sessions (revisions before 2026-07-28)
+    sessions: int = 10_000
+    """Sessions of one HTTP endpoint. One more takes the place of the one that has idled longest; it is refused only where each
+    of them has a call or a stream."""
+    session_idle: float = 1_800.0
+    """How long a session may stay without a call, a message or a stream. Many clients never end theirs."""
+    session_events: int = 256
+    """Events of a session that are kept for a client that comes back after its connection broke, and streams that are known."""
+    session_bytes: int = 1_048_576
+    """Bytes of these events. The oldest go first."""
+    sessions_bytes: int = 67_108_864
+    """Bytes of such events of all sessions of a server. The oldest go first."""
+    session_streams: int = 8
+    """Streams that a client may hold open with GET in one session. One more ends the oldest; clients keep one for each call that
+    they gave up."""
+    session_requests: int = 64
+    """Questions and pings to one client that wait for an answer at once."""
+    question_timeout: float = 600.0
+    """How long the answer to one question may take in a session: as long as `state_lifetime`, in which a person answers there."""
+    question_tries: int = 3
+    """How often a question is asked in a session whose answers do not fit it."""
+    resume_after: float = 1.0
+    """After how many seconds a client is told to come back to a stream that was closed so that it polls."""
+    batch_messages: int = 100
+    """Messages in one batch (2025-03-26 only)."""
+
     # -- ending
     drain_timeout: float = 2.0
     """How long running requests may go on after the end of input, SIGTERM, SIGINT or the cancellation of the serving

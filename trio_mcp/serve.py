@@ -1,9 +1,8 @@
-"""Where servers meet transports: `Server`, and everything that opens or serves one."""
+"""Where servers meet transports: everything that opens or serves one."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,9 +13,8 @@ import trio
 from .limits import Limits
 from .running.process import OwnProcess, run_alone
 from .scopes.groups import unwrapped
-from .server.engine import Engine, open_engine
-from .server.lifespan import LifespanT
-from .server.server import ServerBase
+from .server.declare.server import Server
+from .server.serve.engine import Engine, open_engine
 from .transports.lines import serve_lines
 from .transports.link import Link
 from .transports.stdio import open_stdio
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OpenServer",
-    "Server",
     "http_app",
     "open_server",
     "run_http",
@@ -41,23 +38,8 @@ OpenServer = Engine
 """A server that is open, as `open_server` gives it."""
 
 
-class Server(ServerBase[LifespanT]):
-    """A server: a set of tools, resources and prompts, and `run`. See `ServerBase` for the arguments."""
-
-    def run(self) -> None:
-        """Serve on standard input and output until they end, and exit the process: the last line of a server's file.
-
-        SIGINT and SIGTERM end it within `limits.drain_timeout`. Inside a program of your own that runs trio already,
-        use `serve_stdio`.
-
-        Raises:
-            SystemExit: at the end; status 0 after the end of input or a signal, 1 when it could not serve.
-        """
-        sys.exit(run_stdio(self))
-
-
 @asynccontextmanager
-async def open_server(server: ServerBase[Any]) -> AsyncIterator[OpenServer]:
+async def open_server(server: Server[Any]) -> AsyncIterator[OpenServer]:
     """Open a server once, to serve it in several ways: its lifespan lasts as long as the block.
 
     Example:
@@ -73,7 +55,7 @@ async def open_server(server: ServerBase[Any]) -> AsyncIterator[OpenServer]:
 
 
 @asynccontextmanager
-async def _opened(server: ServerBase[Any] | OpenServer) -> AsyncIterator[OpenServer]:
+async def _opened(server: Server[Any] | OpenServer) -> AsyncIterator[OpenServer]:
     if isinstance(server, Engine):
         yield server
         return
@@ -82,14 +64,14 @@ async def _opened(server: ServerBase[Any] | OpenServer) -> AsyncIterator[OpenSer
         yield engine
 
 
-def _limits(server: ServerBase[Any] | OpenServer) -> Limits:
-    if not isinstance(server, Engine | ServerBase):
+def _limits(server: Server[Any] | OpenServer) -> Limits:
+    if not isinstance(server, Engine | Server):
         raise TypeError(f"expected a Server or what open_server gave, got {server!r}")
     return server.limits
 
 
 async def serve_stdio(
-    server: ServerBase[Any] | OpenServer, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    server: Server[Any] | OpenServer, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve on the standard input and output of this process, until the input ends or the caller cancels.
 
@@ -113,7 +95,7 @@ async def serve_stdio(
 
 
 async def serve_stream(
-    server: ServerBase[Any] | OpenServer,
+    server: Server[Any] | OpenServer,
     stream: trio.abc.Stream,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -136,7 +118,7 @@ async def serve_stream(
 
 
 async def serve_http(
-    server: ServerBase[Any] | OpenServer,
+    server: Server[Any] | OpenServer,
     bind: str = "127.0.0.1:8000",
     *,
     path: str = "/mcp",
@@ -185,7 +167,7 @@ async def serve_http(
 
 
 def http_app(
-    server: ServerBase[Any] | OpenServer,
+    server: Server[Any] | OpenServer,
     *,
     path: str = "/mcp",
     allowed_hosts: list[str] | None = None,
@@ -212,7 +194,7 @@ def http_app(
 
 
 def run_stdio(
-    server: ServerBase[Any], on_ready: Callable[[], object] = lambda: None, process: OwnProcess | None = None
+    server: Server[Any], on_ready: Callable[[], object] = lambda: None, process: OwnProcess | None = None
 ) -> int:
     """Serve on stdio in a process that does nothing else, with SIGINT and SIGTERM as the end. Returns the exit status.
 
@@ -231,7 +213,7 @@ def run_stdio(
 
 
 def run_http(
-    server: ServerBase[Any],
+    server: Server[Any],
     bind: str,
     on_ready: Callable[[HttpServer], object] = lambda bound: None,
     process: OwnProcess | None = None,

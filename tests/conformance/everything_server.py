@@ -1,14 +1,17 @@
 """The server that the official conformance suite asks about: it has the tools, resources and prompts that it names.
 
 python tests/conformance/everything_server.py --port 8000         port 0 takes a free one
+python tests/conformance/everything_server.py --stdio
 
-Prints the URL of the endpoint once it listens; SIGINT and SIGTERM end it.
+Prints the URL of the endpoint once it listens; SIGINT and SIGTERM end it. Besides those of the suite there are tools for other
+people's clients: `test_slow`, `test_cancelled_count`, `test_list_roots`, `test_update_resource`.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import sys
 import wave
 from collections.abc import Sequence
@@ -35,7 +38,7 @@ from trio_mcp import (
     ToolError,
     form_question,
 )
-from trio_mcp.serve import run_http
+from trio_mcp.serve import run_http, run_stdio
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cfc0000003010100"
@@ -219,6 +222,55 @@ async def test_tool_with_progress(ctx: Context) -> str:
 
 
 @server.tool
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Write three log lines, with a pause between them."""
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.log("info", line, logger="everything")
+        await trio.sleep(0.05)
+    return "Three lines."
+
+
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Close the stream of the answer, and answer after a while, when the client has come back."""
+    await ctx.close_stream()
+    await trio.sleep(0.3)
+    return "Answered after all."
+
+
+cancelled: list[str] = []
+"""The labels of the slow calls that were cancelled."""
+
+
+@server.tool(task_support="optional")
+async def test_slow(ctx: Context, seconds: float = 1, label: str = "") -> str:
+    """Work for some seconds, and report progress ten times a second: 1, 2, 3 and so on."""
+    end, step = trio.current_time() + seconds, 0
+    try:
+        while trio.current_time() < end:
+            step += 1
+            await ctx.report_progress(step, message=f"at {step}")
+            await trio.sleep(0.1)
+    except trio.Cancelled:
+        cancelled.append(label)
+        raise
+    return f"slow {label} done"
+
+
+@server.tool
+async def test_cancelled_count() -> str:
+    """How many slow calls were cancelled since the server began."""
+    return str(len(cancelled))
+
+
+@server.tool
+async def test_update_resource(uri: str) -> str:
+    """Tell those who listen that a resource has changed."""
+    server.notify_resource_updated(uri)
+    return "Told."
+
+
+@server.tool
 async def test_logging_tool(ctx: Context) -> str:
     """Write a log line of each weight; the client gets those that it asked for."""
     for level in ("debug", "info", "warning", "error"):
@@ -240,6 +292,73 @@ async def test_missing_capability(ctx: Context) -> str:
 def greeting(answer: Elicited[Any]) -> str:
     """What to say to a user who was asked for a name."""
     return f"Hello, {answer.value['name']}!" if answer.value else f"The user said {answer.action}."
+
+
+def outcome(said: str, answer: Elicited[Any]) -> str:
+    """What the user did, as the suite wants to read it."""
+    return f"{said}: action={answer.action}, content={json.dumps(answer.value or {})}"
+
+
+@server.tool
+async def test_elicitation(message: str, ctx: Context) -> str:
+    """Ask the user something."""
+    # Nothing is required: each suite fills in other fields, and an answer that does not fit would be asked for again.
+    fields = ("response", "username", "email")
+    form = {"type": "object", "properties": {name: {"type": "string", "title": name.title()} for name in fields}}
+    return outcome("User response", await ctx.elicit(message, form))
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Ask the user with a form whose fields are filled in already."""
+    form = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "default": "John Doe"},
+            "age": {"type": "integer", "default": 30},
+            "score": {"type": "number", "default": 95.5},
+            "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+            "verified": {"type": "boolean", "default": True},
+        },
+    }
+    return outcome("Elicitation completed", await ctx.elicit("Please review the values", form))
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Ask the user with a form that has choices of each kind."""
+    choices = ["option1", "option2", "option3"]
+    titled = [
+        {"const": f"value{n}", "title": f"{name} choice"} for n, name in enumerate(("First", "Second", "Third"), 1)
+    ]
+    form = {
+        "type": "object",
+        "properties": {
+            "untitledSingle": {"type": "string", "enum": choices},
+            "titledSingle": {"type": "string", "oneOf": titled},
+            "legacyEnum": {
+                "type": "string",
+                "enum": ["opt1", "opt2", "opt3"],
+                "enumNames": ["Option One", "Option Two", "Option Three"],
+            },
+            "untitledMulti": {"type": "array", "items": {"type": "string", "enum": choices}},
+            "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+        },
+    }
+    return outcome("Elicitation completed", await ctx.elicit("Please choose", form))
+
+
+@server.tool
+async def test_sampling(prompt: str, ctx: Context) -> str:
+    """Ask the client's model what it is told to ask."""
+    answer = await ctx.sample(prompt, max_tokens=100)
+    return f"LLM response: {answer['content']['text']}"
+
+
+@server.tool
+async def test_list_roots(ctx: Context) -> str:
+    """The URIs of the client's roots."""
+    return f"Roots: {' '.join(root['uri'] for root in await ctx.list_roots())}"
 
 
 @server.tool
@@ -338,6 +457,12 @@ def static_binary() -> bytes:
     return PIXEL
 
 
+@server.resource("test://watched-resource", mime_type="text/plain")
+def watched() -> str:
+    """A text for those who want to hear of its changes."""
+    return "A text that is watched."
+
+
 @server.resource("test://template/{id}/data", mime_type="application/json")
 def template(id: str) -> dict[str, str]:
     """Data of any id."""
@@ -362,6 +487,12 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
         arg2: The second.
     """
     return f"The first is {arg1!r}, the second {arg2!r}."
+
+
+@server.completion("test_prompt_with_arguments", "arg1")
+def complete_arg1(value: str) -> list[str]:
+    """Some cities."""
+    return [city for city in ("paris", "parma", "rome") if city.startswith(value)]
 
 
 @server.prompt
@@ -391,13 +522,17 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
 def main() -> int:
     """Serve until a signal comes."""
     parser = argparse.ArgumentParser(description="A server for the official conformance suite.")
-    parser.add_argument("--port", type=int, required=True, help="where to listen on 127.0.0.1; 0 takes a free port")
-    port: int = parser.parse_args().port
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--port", type=int, help="where to listen on 127.0.0.1; 0 takes a free port")
+    where.add_argument("--stdio", action="store_true", help="serve on standard input and output")
+    given = parser.parse_args()
+    if given.stdio:
+        return run_stdio(server)
 
     def ready(http: HttpServer) -> None:
         print(http.urls[0], flush=True)
 
-    return run_http(server, f"127.0.0.1:{port}", ready)
+    return run_http(server, f"127.0.0.1:{given.port}", ready)
 
 
 if __name__ == "__main__":

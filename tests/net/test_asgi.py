@@ -18,14 +18,7 @@ from hypercorn.middleware.dispatcher import TrioDispatcherMiddleware
 from trio_mcp import Context, Limits, MCPError, Server, http_app, open_client, open_server
 
 from .edges import hosting
-from .servers.http_peers import (
-    H2Peer,
-    Site,
-    call,
-    events_of,
-    post,
-    text_of,
-)
+from .servers.http_peers import H2Peer, Site, call, events_of, post, text_of
 from .servers.http_tools import Lab
 
 Scope = dict[str, Any]

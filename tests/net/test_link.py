@@ -9,7 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from trio_mcp import Context, Limits, MemoryTaskStore, Server
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.testing import request
 from trio_mcp.transports.lines import serve_lines
 from trio_mcp.transports.link import Link

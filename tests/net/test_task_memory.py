@@ -19,7 +19,7 @@ from trio.testing import MockClock
 from trio_mcp import Context, Limits, MemoryTaskStore, Server, SQLiteTaskStore, Task, TaskStore, open_server
 from trio_mcp.scopes.call import Call
 from trio_mcp.serve import OpenServer
-from trio_mcp.server.task import ServerTask
+from trio_mcp.server.tasks.task import ServerTask
 from trio_mcp.testing import RawPeer, open_raw
 
 from .task_client import declared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.server.docstring import parse_docstring
+from trio_mcp.server.declare.docstring import parse_docstring
 
 GOOGLE = """Index a folder.
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from trio_mcp import Context, Server, open_client
 from trio_mcp.convert.codec import Mismatch
-from trio_mcp.server.forms import Form
+from trio_mcp.server.peer.forms import Form
 
 FORMATS = {"email", "uri", "date", "date-time"}
 NOTES = {"type", "title", "description", "default"}

@@ -343,3 +343,37 @@ def test_the_registry_is_a_snapshot() -> None:
     server.tool(add)
     assert before.tools == {}
     assert list(server.registry.tools) == ["add"]
+
+
+def test_an_option_that_there_is_not_is_refused_with_the_one_that_was_meant() -> None:
+    server = Server("s")
+    options: dict[str, Any] = {"structured_output": True}
+    with pytest.raises(
+        RegistrationError, match=r"@server.tool\(structured_output=…\).*did you mean structured=…\? There is"
+    ):
+        server.tool(**options)
+    with pytest.raises(RegistrationError, match=r"@server.resource\(mimetype=…\).*did you mean mime_type=…"):
+        server.resource("notes://a", mimetype="text/plain")  # type: ignore[call-arg]
+    with pytest.raises(RegistrationError, match=r"@server.prompt\(zzz=…\): no such option. There is: description"):
+        server.prompt(zzz=1)  # type: ignore[call-overload]
+
+
+def test_a_context_without_a_type_and_one_of_another_package_are_no_arguments() -> None:
+    server = Server("s")
+
+    def untyped(x: int, ctx) -> int:  # type: ignore[no-untyped-def]
+        return x
+
+    class Context:
+        """As other packages have one."""
+
+    Context.__module__, Context.__qualname__ = "mcp.server.fastmcp.server", "Context"
+
+    def foreign(x: int, c: Context) -> int:
+        return x
+
+    with pytest.raises(RegistrationError, match="'ctx' has no type; write ctx: Context"):
+        server.tool(untyped)
+    with pytest.raises(RegistrationError, match=r"'c' is a mcp\.server\.fastmcp\.server\.Context; this server gives"):
+        server.tool(foreign)
+    assert not server.registry.tools

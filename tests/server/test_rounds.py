@@ -251,7 +251,7 @@ async def test_the_first_key_seals_and_all_of_them_open() -> None:
 
 async def test_an_old_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000.0]
-    monkeypatch.setattr("trio_mcp.server.rounds.time.time", lambda: now[0])
+    monkeypatch.setattr("trio_mcp.server.ask.rounds.time.time", lambda: now[0])
     async with open_raw(restaurant()) as peer:
         first = await call(peer, "book", {"day": "Monday"})
         now[0] += 601

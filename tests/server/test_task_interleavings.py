@@ -18,7 +18,7 @@ from trio_mcp.protocol.envelope import Request
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from trio_mcp.protocol.tasks import TASKS
 from trio_mcp.scopes.call import Call, Settlement
-from trio_mcp.server.engine import Engine, open_engine
+from trio_mcp.server.serve.engine import Engine, open_engine
 
 from ..scaled import scaled
 

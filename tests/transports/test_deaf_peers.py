@@ -13,7 +13,7 @@ from trio_mcp import Limits, Server
 from trio_mcp.client.channel import Listener
 from trio_mcp.limits import DEFAULT
 from trio_mcp.protocol.meta import request_meta
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.testing import open_raw, request
 from trio_mcp.transports.line_channel import LineChannel, writing
 from trio_mcp.transports.lines import serve_lines

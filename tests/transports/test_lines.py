@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Server, ToolError
 from trio_mcp.scopes.call import ENDING
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.testing import RawPeer, modern_meta, open_raw, request
 
 from .model import add_swaps

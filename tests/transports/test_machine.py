@@ -26,7 +26,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
 from trio_mcp import Limits
-from trio_mcp.server.engine import Engine, open_engine
+from trio_mcp.server.serve.engine import Engine, open_engine
 from trio_mcp.testing import RawPeer, request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h1 import H1Connection

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .. import SQLiteTaskStore
+from .. import Server, SQLiteTaskStore
 from ..protocol.http import host_policy
 from ..running.process import OwnProcess
-from ..serve import Server, run_http, run_stdio
+from ..serve import run_http, run_stdio
 from .load import load_app, load_server
 
 if TYPE_CHECKING:

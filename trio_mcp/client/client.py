@@ -6,13 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from ..errors import (
-    HeaderMismatch,
-    LegacyServer,
-    MCPError,
-    RequestTimeout,
-    ToolError,
-)
+from ..errors import HeaderMismatch, LegacyServer, MCPError, RequestTimeout, ToolError
 from ..limits import Limits
 from ..protocol.content import optional
 from ..protocol.jsontext import find_unwritable

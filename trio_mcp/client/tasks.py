@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, Protocol, get_args
 
 import trio
 
 from ..errors import ConnectionClosed, InvalidResponse, MCPError, ProtocolError, RequestTimeout, TaskCancelled
+from ..limits import Limits
 from ..protocol.content import optional
 from ..protocol.jsontext import shorten
 from ..protocol.results import CallToolResult, complete, require
 from ..protocol.tasks import FINAL, Status
-
-if TYPE_CHECKING:
-    from .client import Client
 
 __all__ = ["RemoteTask", "StateCallback", "TaskState"]
 
@@ -100,6 +98,37 @@ def _seconds(milliseconds: Any) -> float | None:
     return float(milliseconds / 1000)
 
 
+class Requests(Protocol):
+    """What a task needs of its client."""
+
+    limits: Limits
+
+    @property
+    def peer(self) -> str:
+        """What the client is connected to."""
+        ...
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether a request may succeed after one that failed with `ConnectionClosed`."""
+        ...
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        result_types: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """Send a request; return its result as it came."""
+        ...
+
+    async def answers_to(self, requests: dict[str, Any], method: str) -> dict[str, Any]:
+        """Answers to questions of the server, by key."""
+        ...
+
+
 class RemoteTask:
     """A call of a tool on a server, that may outlive the request, the connection and this program.
 
@@ -110,7 +139,7 @@ class RemoteTask:
         state: The last state that was seen, or None.
     """
 
-    def __init__(self, client: Client, id: str | None, state: TaskState | None = None) -> None:
+    def __init__(self, client: Requests, id: str | None, state: TaskState | None = None) -> None:
         self._client = client
         self.id: str | None = id
         self.state: TaskState | None = state

@@ -20,6 +20,8 @@ from .meta import PROTOCOL_VERSION
 from .methods import METHODS
 
 __all__ = [
+    "POST_ONLY",
+    "WITH_SESSIONS",
     "Accepts",
     "HostPolicy",
     "Refusal",
@@ -135,19 +137,27 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def check_head(method: str, headers: Headers, policy: HostPolicy) -> Refusal | Accepts:
+POST_ONLY: Final = ("POST",)
+WITH_SESSIONS: Final = ("GET", "POST", "DELETE")
+"""The verbs of an endpoint that has sessions (2025-11-25, basic/transports)."""
+
+
+def check_head(
+    method: str, headers: Headers, policy: HostPolicy, verbs: tuple[str, ...] = POST_ONLY
+) -> Refusal | Accepts:
     """Judge a request to the endpoint by its head.
 
     Args:
         method: The verb.
         headers: Its fields.
         policy: Who may call.
+        verbs: Which verbs there are.
 
     Returns:
         A refusal (403, 405, 406, 415), or how the client takes an answer.
     """
     get = headers.get
-    return _verdict(method, get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept"), policy)
+    return _verdict(method, get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept"), policy, verbs)
 
 
 # Heads of one client are alike, so the answer is nearly always known. Bounded, and the bytes in it are those of heads.
@@ -159,12 +169,19 @@ def _verdict(
     content_type: bytes | None,
     accept: bytes | None,
     policy: HostPolicy,
+    verbs: tuple[str, ...],
 ) -> Refusal | Accepts:
     refused = _check_host(host, policy) or _check_origin(origin, host, policy)
     if refused is not None:
         return refused
-    if method != "POST":
-        return Refusal(405, f"Method {method} not allowed: messages are POSTed, one each", allow="POST")
+    if method not in verbs:
+        return Refusal(405, f"Method {method} not allowed: messages are POSTed, one each", allow=", ".join(verbs))
+    if method == "DELETE":
+        return Accepts(True, True)
+    if method == "GET":
+        if not parse_accept(accept).sse:
+            return Refusal(406, "Not acceptable: Accept must list text/event-stream")
+        return Accepts(False, True)
     kind = (content_type or b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         got = kind.decode("latin-1") or "nothing"
@@ -180,27 +197,30 @@ _PAGE_HEADERS: Final = frozenset(
         "accept",
         "authorization",
         "content-type",
+        "last-event-id",
         "mcp-method",
         "mcp-name",
         "mcp-protocol-version",
+        "mcp-session-id",
         "traceparent",
         "tracestate",
     }
 )
 
 
-def preflight(asked: bytes) -> tuple[tuple[bytes, bytes], ...]:
+def preflight(asked: bytes, verbs: tuple[str, ...] = POST_ONLY) -> tuple[tuple[bytes, bytes], ...]:
     """What a page is told that asks before it calls (Fetch, section CORS-preflight request).
 
     Args:
         asked: The headers that it wants to send; those of the protocol are allowed, `Mcp-Param-*` by any name.
+        verbs: The verbs that there are.
     """
     names = {name.strip().lower() for name in asked.decode("latin-1").split(",")}
     allowed = sorted(
         name for name in names if name in _PAGE_HEADERS or re.fullmatch(r"mcp-param-[!#-'*+.^-z|~-]+", name)
     )
     return (
-        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-methods", ", ".join(verbs).encode()),
         (b"access-control-allow-headers", ", ".join(allowed).encode()),
         (b"access-control-max-age", b"600"),
     )
@@ -210,7 +230,7 @@ def shared_with(origin: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """The fields that let the script of a page read an answer."""
     return (
         (b"access-control-allow-origin", origin),
-        (b"access-control-expose-headers", b"retry-after, www-authenticate"),
+        (b"access-control-expose-headers", b"mcp-session-id, retry-after, www-authenticate"),
         (b"vary", b"origin"),
     )
 

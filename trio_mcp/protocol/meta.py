@@ -84,7 +84,8 @@ class RequestMeta:
         if type(meta) is not dict:
             got = "nothing" if meta is None else shorten(meta)
             raise InvalidParams(
-                f"Invalid params: _meta must be an object with {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}, got {got}"
+                f"Invalid params: _meta must be an object with {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}, got {got}; "
+                "a client of a revision before 2026-07-28 opens a session with initialize first"
             )
         version = meta.get(PROTOCOL_VERSION)
         if type(version) is not str:

@@ -19,7 +19,7 @@ from .jsontext import shorten
 from .revisions import Era
 from .tasks import TASKS
 
-__all__ = ["METHODS", "NOTIFICATIONS", "Method"]
+__all__ = ["METHODS", "NOTIFICATIONS", "SESSION_METHODS", "Method"]
 
 _MODERN: Final = frozenset({Era.MODERN})
 _BOTH: Final = frozenset({Era.MODERN, Era.LEGACY})
@@ -189,6 +189,34 @@ METHODS: Final[dict[str, Method]] = {
     )
 }
 """Requests that a client may send, by name."""
+
+_TASK: Final = _params(ttl={"type": ["number", "null"]})
+_TASK_ID: Final = _params(("taskId",), taskId=_STRING)
+
+SESSION_METHODS: Final[dict[str, Method]] = {
+    **{name: row for name, row in METHODS.items() if Era.LEGACY in row.eras},
+    **{
+        row.name: row
+        for row in (
+            Method("ping", _params(), eras=_LEGACY),
+            Method("logging/setLevel", _params(("level",), level=_STRING), eras=_LEGACY, capability="logging"),
+            Method("resources/subscribe", _params(("uri",), uri=_STRING), eras=_LEGACY, capability="resources"),
+            Method("resources/unsubscribe", _params(("uri",), uri=_STRING), eras=_LEGACY, capability="resources"),
+            Method(
+                "tools/call",
+                _params(("name",), name=_STRING, arguments=_ARGUMENTS, task=_TASK),
+                eras=_LEGACY,
+                capability="tools",
+                mirror="name",
+            ),
+            Method("tasks/get", _TASK_ID, eras=_LEGACY, extension=TASKS),
+            Method("tasks/result", _TASK_ID, eras=_LEGACY, extension=TASKS),
+            Method("tasks/cancel", _TASK_ID, eras=_LEGACY, extension=TASKS),
+            Method("tasks/list", _PAGE, eras=_LEGACY, extension=TASKS),
+        )
+    },
+}
+"""Requests that a client of a session may send, by name."""
 
 NOTIFICATIONS: Final[dict[str, Method]] = {
     row.name: row

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import UnsupportedVersion
 
-__all__ = ["ERAS", "LATEST", "LEGACY", "MODERN", "Era", "check_version", "era_of"]
+__all__ = ["ERAS", "LATEST", "LEGACY", "MODERN", "Era", "check_version", "era_of", "names_version"]
 
 
 class Era(Enum):
@@ -50,6 +50,12 @@ def era_of(method: str, params: dict[str, Any]) -> Era:
         version = meta[_VERSION_KEY]
         return ERAS.get(version, _MODERN) if type(version) is str else _MODERN
     return _LEGACY if method == "initialize" else _MODERN
+
+
+def names_version(params: dict[str, Any]) -> bool:
+    """Whether a request says in which revision it is made: then it stands alone, and belongs to no session."""
+    meta = params.get("_meta")
+    return type(meta) is dict and _VERSION_KEY in meta
 
 
 def check_version(requested: str, supported: tuple[str, ...]) -> None:

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_event"]
+__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_event", "encode_prime"]
 
 COMMENT: Final = b":\n\n"
 """A comment: keeps a quiet stream alive, carries nothing."""
 
 
-def encode_event(message: bytes) -> bytes:
+def encode_event(message: bytes, id: str | None = None) -> bytes:
     """One message as an event. JSON text has no line ends of its own."""
+    if id is not None:
+        return b"event: message\nid: " + id.encode() + b"\ndata: " + message + b"\n\n"
     return b"event: message\ndata: " + message + b"\n\n"
+
+
+def encode_prime(id: str, retry: float | None = None) -> bytes:
+    """An event without data, which tells from where to go on, and after how many seconds (2025-11-25, basic/transports)."""
+    wait = b"" if retry is None else b"retry: %d\n" % round(retry * 1000)
+    return b"id: " + id.encode() + b"\n" + wait + b"data:\n\n"
 
 
 _FIELD: Final = len(b"data: ")

@@ -16,8 +16,8 @@ from hypercorn.utils import LifespanFailureError, LifespanTimeoutError
 from ..errors import MCPError
 from ..limits import Limits
 from ..scopes.groups import unwrapped
-from ..server.engine import open_engine
-from ..server.server import ServerBase
+from ..server.declare.server import Server
+from ..server.serve.engine import open_engine
 from ..transports.http.asgi import HttpApp, Message, Receive, Send
 from ..transports.http.edge import HttpServer, tls_context
 
@@ -80,7 +80,7 @@ def _config(bind: str, certfile: str | None, keyfile: str | None, limits: Limits
 
 
 async def serve_mounted(
-    server: ServerBase[Any],
+    server: Server[Any],
     app: Application,
     bind: str,
     *,

@@ -16,7 +16,7 @@ import trio
 
 from ..errors import MCPError
 from ..scopes.groups import unwrapped
-from ..server.server import ServerBase
+from ..server.declare.server import Server
 from ..transports.stdio import StandardStreams, check_standard_streams, flush_output
 from .failure import explained
 from .relay import Relay, can_stall
@@ -107,7 +107,7 @@ def _write_error(text: str) -> None:
 
 
 def run_alone(
-    server: ServerBase[Any],
+    server: Server[Any],
     serve: Callable[[OwnProcess, Callable[[], None]], Awaitable[None]],
     take: Callable[[], OwnProcess],
     beside: float = 0.0,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import trio
 
-from ..server.server import ServerBase
+from ..server.declare.server import Server
 from .signals import EndSignals
 
 __all__ = ["Watchdog"]
@@ -49,7 +49,7 @@ class Watchdog:
 
     def __init__(
         self,
-        server: ServerBase[Any],
+        server: Server[Any],
         signals: EndSignals,
         give_up: Callable[[str], None],
         source: int | None,

@@ -7,13 +7,15 @@ the call any more, and a cancellation that meets an answer on its way loses quie
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Any, Final, Protocol
 
 import trio
 
 from ..protocol.envelope import RequestId, encode_notification
+from ..protocol.legacy import Dialect
 from ..protocol.meta import RequestMeta
 from .executor import Ticket
 
@@ -83,6 +85,13 @@ class Successor(Protocol):
         """The client does not know of it and never will: end the work."""
 
 
+class Inquirer(Protocol):
+    """Who asks the client while a call waits: its session, in the revisions that have some."""
+
+    async def ask(self, call: Call, entries: Sequence[Any]) -> None:
+        """Ask the client, and wait for answers that fit: each entry has its own then."""
+
+
 class Call:
     """One request under way.
 
@@ -100,13 +109,18 @@ class Call:
         retry_after: Seconds that the answer tells the caller to wait, or None.
         principal: Who calls, as an authenticated name; empty where nobody is.
         task: What it has become, when its work was handed over.
-        place: Its ticket, where its transport draws it.
+        place: Its ticket, while it waits for its place or has it.
+        dialect: How the revision of its session says things; None in the modern one, which has no sessions.
+        session: Its session, or None.
+        close_stream: Ends the stream of its answer, so that its client comes back for the rest; None where it could not.
         stays: Whether it may not become a task any more: its client could not be told, or its answer is decided.
         delivered: Whether its answer was taken.
     """
 
     __slots__ = (
+        "close_stream",
         "delivered",
+        "dialect",
         "id",
         "meta",
         "method",
@@ -117,6 +131,7 @@ class Call:
         "reason",
         "retry_after",
         "scope",
+        "session",
         "settlement",
         "status",
         "stays",
@@ -150,6 +165,9 @@ class Call:
         self.place: Ticket | None = None
         self.stays: bool = False
         self.delivered: bool = False
+        self.dialect: Dialect | None = None
+        self.session: Inquirer | None = None
+        self.close_stream: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
@@ -191,6 +209,33 @@ class Call:
         if timeout is not None:
             self.timeout = timeout
             self.scope.deadline = trio.current_time() + timeout
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Held while the call waits for its client: its place is given back, and its time does not run.
+
+        Raises:
+            ServerBusy: there is no place to come back to.
+        """
+        left = self.scope.deadline - trio.current_time()
+        place, self.place = self.place, None
+        if place is not None:
+            place.release()
+        self.scope.deadline = math.inf
+        try:
+            yield
+        except Exception:
+            await self._come_back(place, left)
+            raise
+        await self._come_back(place, left)
+
+    async def _come_back(self, place: Ticket | None, left: float) -> None:
+        if place is not None:
+            ticket = place.again()
+            if not ticket.ready:
+                await ticket.wait()
+            self.place = ticket
+        self.scope.deadline = trio.current_time() + left
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Relay a notification of the worker, once there is room for it. Says nothing once the call is settled."""

@@ -187,6 +187,14 @@ class Ticket:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
+    def again(self) -> Ticket:
+        """A new ticket for whoever has given this place back for a while.
+
+        Raises:
+            ServerBusy: as for `Executor.ticket`.
+        """
+        return self._executor.ticket()
+
     def release(self) -> None:
         """Give the place back; the next in the queue gets it at once."""
         if self._behind is not None:

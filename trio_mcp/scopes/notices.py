@@ -67,6 +67,7 @@ class Notices:
         self._most = most
         self._retry_after = retry_after
         self._subscriptions: dict[Subscription, None] = {}
+        self._hearers: dict[Callable[[Notice], None], None] = {}
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = 0
 
@@ -105,6 +106,15 @@ class Notices:
         finally:
             del self._subscriptions[subscription]
 
+    @contextmanager
+    def attach(self, hear: Callable[[Notice], None]) -> Iterator[None]:
+        """Have a function called with each notice, until the block is left. It must not wait."""
+        self._hearers[hear] = None
+        try:
+            yield
+        finally:
+            del self._hearers[hear]
+
     def publish(self, method: str, uri: str | None = None) -> None:
         """Tell everyone who wants to know. Callable from any thread; never waits."""
         token = self._token
@@ -121,3 +131,5 @@ class Notices:
     def _publish(self, notice: Notice) -> None:
         for subscription in self._subscriptions:
             subscription.offer(notice)
+        for hear in self._hearers:
+            hear(notice)

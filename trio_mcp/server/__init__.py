@@ -1,8 +1,8 @@
 """The server: registration, schemas, handlers. No transport."""
 
-from .context import Context
-from .engine import Engine, open_engine
+from .ask.context import Context
+from .declare.server import Server
 from .paths import UnsafePath, safe_join
-from .server import ServerBase
+from .serve.engine import Engine, open_engine
 
-__all__ = ["Context", "Engine", "ServerBase", "UnsafePath", "open_engine", "safe_join"]
+__all__ = ["Context", "Engine", "Server", "UnsafePath", "open_engine", "safe_join"]

@@ -16,8 +16,8 @@ from ..protocol.framing import LineFramer
 from ..protocol.meta import request_meta
 from ..protocol.revisions import LATEST
 from ..scopes.groups import unwrapped
-from ..server.engine import Engine, open_engine
-from ..server.server import ServerBase
+from ..server.declare.server import Server
+from ..server.serve.engine import Engine, open_engine
 from ..transports.lines import serve_lines
 from ..transports.link import Link
 from ..transports.memory import memory_streams
@@ -117,14 +117,14 @@ class RawPeer:
 
 
 @asynccontextmanager
-async def open_raw(server: ServerBase[Any] | Engine, *, pipe: int = 65_536) -> AsyncIterator[RawPeer]:
+async def open_raw(server: Server[Any] | Engine, *, pipe: int = 65_536) -> AsyncIterator[RawPeer]:
     """Serve a server in memory and give the other end of the connection.
 
     Args:
         server: A server, which is opened, or one that is open.
         pipe: Bytes that each direction holds.
     """
-    if isinstance(server, ServerBase):
+    if isinstance(server, Server):
         async with open_engine(server) as engine, open_raw(engine, pipe=pipe) as opened:
             yield opened
         return

@@ -25,14 +25,17 @@ from ..protocol.envelope import (
     encode_error,
     encode_notification,
     is_request_id,
-    parse_message,
+    parse_value,
 )
 from ..protocol.framing import TOO_LONG
+from ..protocol.jsontext import loads
 from ..protocol.listening import CANCELLED
+from ..protocol.revisions import names_version
 from ..scopes.call import ENDING, Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
-from ..server.engine import Engine
+from ..server.serve.engine import Engine
+from .line_session import Batch, LineSession, check_batch
 from .link import Link
 
 __all__ = ["serve_lines"]
@@ -49,6 +52,7 @@ class _Connection:
         self._link = link
         self._nursery = nursery
         self._executor = Executor.of_connection(engine.limits, engine.executor)
+        self._sessions = LineSession(engine, link, nursery)
         # Those that are not settled, by id; and how many tasks there are, also of those that clean up.
         self._calls: dict[RequestId, Call] = {}
         self._under_way = 0
@@ -92,31 +96,81 @@ class _Connection:
             limit = self._engine.limits.message_bytes
             self._refuse(None, InvalidRequest(f"Message too long: the limit is {limit} bytes a line"))
             return
+        limits = self._engine.limits
         try:
-            message = parse_message(line, self._engine.limits)
+            value = loads(line, limits)
+        except ProtocolError as exc:
+            self._refuse(None, exc)
+            return
+        session = self._sessions.session
+        if type(value) is list and session is not None and session.dialect.batches:
+            self._take_batch(value, len(line))
+        else:
+            self._take_one(value, len(line))
+
+    def _take_one(self, value: Any, size: int, batch: Batch | None = None) -> None:
+        try:
+            message = parse_value(value, self._engine.limits)
         except BadMessage as exc:
             self._refuse(exc.id, exc.error)
             return
         if isinstance(message, Request):
-            self._admit(message, len(line))
+            self._admit(message, size, batch)
         elif isinstance(message, Notification):
             self._notified(message)
         else:
-            logger.warning("ignored a response from the client: this server asks nothing")
+            self._sessions.take(message)
 
-    def _admit(self, request: Request, size: int) -> None:
+    def _take_batch(self, values: list[Any], size: int) -> None:
+        try:
+            check_batch(values, self._engine.limits)
+        except InvalidRequest as exc:
+            self._refuse(None, exc)
+            return
+        batch = Batch(self, self.answer)
+        for value in values:
+            self._take_one(value, size // len(values), batch)
+        batch.ended()
+
+    def _admit(self, request: Request, size: int, batch: Batch | None) -> None:
+        engine, session = self._engine, self._sessions.session
         try:
             if request.id in self._calls:
                 raise InvalidRequest("Invalid request: a request with this id is still under way")
-            call = self._engine.prepare(request, self)
+            if not engine.legacy or names_version(request.params):
+                call = engine.prepare(request, self)
+            elif request.method == "initialize":
+                if batch is not None:
+                    raise InvalidRequest("Invalid request: initialize must not be part of a batch")
+                self._reply(self._sessions.begin(request))
+                return
+            elif session is None:
+                # Malformed in the modern revision, which says what is missing.
+                call = engine.prepare(request, self)
+            else:
+                prepared = engine.prepare_in(session, request, self if batch is None else batch)
+                if isinstance(prepared, bytes):
+                    if batch is None:
+                        self._reply(prepared)
+                    else:
+                        batch.answer(prepared)
+                    return
+                call = prepared
             if isinstance(call, LastingCall):
                 self._check_listeners()
                 self._lasting += 1
             else:
                 call.place = self._executor.ticket(size)
         except ProtocolError as exc:
-            self._refuse(request.id, exc)
+            if session is not None and not names_version(request.params):
+                exc = session.dialect.error(exc)
+            if batch is not None:
+                batch.answer(encode_error(request.id, exc))
+            else:
+                self._refuse(request.id, exc)
             return
+        if batch is not None and call.outlet is batch:
+            batch.add()
         self._calls[call.id] = call
         self._under_way += 1
         # It starts from the context of the reader, so never from that of another call.
@@ -143,6 +197,8 @@ class _Connection:
             self._lasting -= lasting
             self._under_way -= 1
             self._forget(call)
+            if type(call.outlet) is Batch:
+                call.outlet.ended()
             if not self._under_way:
                 self._idle.set()
 
@@ -152,6 +208,7 @@ class _Connection:
 
     def _notified(self, message: Notification) -> None:
         if message.method != CANCELLED:
+            self._sessions.take(message)
             return
         target = message.params.get("requestId")
         # Anything that is not the id of a running call is ignored (basic/patterns/cancellation, section Error Handling).
@@ -168,7 +225,10 @@ class _Connection:
             logger.info("%r cancelled: %s", call, reason)
 
     def _refuse(self, id: RequestId | None, error: ProtocolError) -> None:
-        message = encode_error(id, error)
+        self._reply(encode_error(id, error))
+
+    def _reply(self, message: bytes) -> None:
+        """Answer what was just read. The reader does not wait, so a client that does not read is left."""
         # What waits besides are answers, of which one may be larger than the buffer: they do not count.
         self._refused = self._refused + len(message) if self._link.full else 0
         self._link.post(message, now=self._executor.idle)
@@ -181,6 +241,7 @@ class _Connection:
 
     def end(self) -> None:
         """The end begins, again once nothing more is read: calls that only wait have nothing to wait for any more."""
+        self._sessions.deafen()
         for call in self._calls.values():
             if isinstance(call, LastingCall):
                 call.end()
@@ -193,6 +254,10 @@ class _Connection:
         for call in [*self._calls.values()]:
             call.give_up(encode_error(call.id, TimedOut(ENDING)))
             self._forget(call)
+
+    def leave(self) -> None:
+        """The connection has ended."""
+        self._sessions.end()
 
     async def wait_idle(self) -> None:
         """Wait until no call is under way and every answer is written."""
@@ -267,6 +332,8 @@ async def serve_lines(
                         await connection.wait_idle()
                         nursery.cancel_scope.cancel()
                 finally:
+                    if connection is not None:
+                        connection.leave()
                     with trio.move_on_after(drain, shield=True):
                         await link.aclose()
             outer.cancel_scope.cancel()

@@ -13,7 +13,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Context, Limits, Server, ToolError
 from trio_mcp.scopes.executor import ExecutorStatistics
-from trio_mcp.server.engine import Engine, open_engine
+from trio_mcp.server.serve.engine import Engine, open_engine
 from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h1 import H1Connection

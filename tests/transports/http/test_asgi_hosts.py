@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from trio_mcp import Context, Server, http_app
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.transports.http.asgi import HttpApp
 
 from .helpers import IDLE, call, fields_of, make

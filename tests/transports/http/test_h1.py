@@ -18,7 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context, ServerBusy
 from trio_mcp.protocol.http import Accepts
 from trio_mcp.scopes.executor import ExecutorStatistics
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.exchange import HttpExchange, HttpFields
@@ -26,19 +26,7 @@ from trio_mcp.wire.http1 import Connection
 from trio_mcp.wire.parser import Parser
 
 from ..model import add_swaps
-from .helpers import (
-    BOTH,
-    IDLE,
-    Answer,
-    Site,
-    UnreadIsLost,
-    call,
-    fields_of,
-    http,
-    in_chunks,
-    make,
-    open_site,
-)
+from .helpers import BOTH, IDLE, Answer, Site, UnreadIsLost, call, fields_of, http, in_chunks, make, open_site
 
 NOTE = {"jsonrpc": "2.0", "method": "notifications/anything"}
 HELLO = call(1, "echo", text="hello")

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from tests.net.servers.http_peers import H2Peer
-from trio_mcp.server.engine import open_engine
+from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h2 import H2Connection
 

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from tests.net.servers.http_peers import H2Peer, events_of, text_of
-from trio_mcp.server.engine import Engine, open_engine
+from trio_mcp.server.serve.engine import Engine, open_engine
 from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.h2 import H2Connection

@@ -17,8 +17,8 @@ import trio
 from ...errors import MCPError
 from ...limits import Limits
 from ...protocol.http import Accepts, Refusal
-from ...server.engine import Engine, open_engine
-from ...server.server import ServerBase
+from ...server.declare.server import Server
+from ...server.serve.engine import Engine, open_engine
 from .endpoint import HttpEndpoint, check_allowed, check_path
 from .exchange import HttpExchange, HttpFields
 
@@ -42,7 +42,7 @@ class HttpApp:
 
     def __init__(
         self,
-        server: ServerBase[Any] | Engine,
+        server: Server[Any] | Engine,
         path: str,
         allowed_hosts: list[str] | None = None,
         allowed_origins: list[str] | None = None,

@@ -16,7 +16,7 @@ import trio
 from ...errors import MCPError
 from ...protocol.http import is_loopback
 from ...scopes.groups import unwrapped
-from ...server.engine import Engine
+from ...server.serve.engine import Engine
 from ..progress import Progressing
 from .endpoint import HttpEndpoint, check_allowed, check_path
 from .h1 import H1Connection

@@ -8,27 +8,38 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import trio
 
-from ...errors import InvalidRequest, ProtocolError, TimedOut
+from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
-from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_message
+from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_value
+from ...protocol.http import (
+    POST_ONLY,
+    WITH_SESSIONS,
+    HostPolicy,
+    check_head,
+    check_mirror,
+    host_policy,
+    preflight,
+    shared_with,
+)
 from ...protocol.http import Accepts as HttpAccepted
-from ...protocol.http import HostPolicy, check_head, check_mirror, host_policy, preflight, shared_with
 from ...protocol.http import Refusal as HttpRefusal
+from ...protocol.jsontext import loads
 from ...protocol.listening import CANCELLED
 from ...protocol.param_headers import check_params
 from ...protocol.revisions import Era, era_of
 from ...protocol.sse import COMMENT, encode_event
-from ...scopes.call import ENDING, Call, LastingCall
-from ...server.engine import Engine
+from ...scopes.call import Call, LastingCall
+from ...server.serve.engine import Engine
 from ...wire.budget import BodyBudget
-from .exchange import EMPTY, HttpExchange, HttpFields
+from .ending import Lasting, Running, retry_after
+from .exchange import EMPTY, HttpExchange
+from .sessions import SESSION_ID, HttpSessions
 
 __all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path"]
 
@@ -109,8 +120,13 @@ class HttpEndpoint:
         base = path.rstrip("/")
         self._paths = frozenset({base or "/", f"{base}/"})
         self.bodies: BodyBudget = BodyBudget(running.limits.bodies_bytes)
-        self._lasting = _Lasting()
-        self._running = _Running()
+        self._lasting = Lasting()
+        self._running = Running()
+        self._sessions: HttpSessions | None = None
+        self._verbs: tuple[str, ...] = POST_ONLY
+        if running.legacy:
+            self._sessions = HttpSessions(running, self._lasting, self._running)
+            self._verbs = WITH_SESSIONS
 
     def _policy_at(self, address: str | None) -> HostPolicy:
         # A unix socket has no address.
@@ -155,7 +171,7 @@ class HttpEndpoint:
         """
         if path not in self._paths:
             return HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
-        return check_head(method, headers, self._policy)
+        return check_head(method, headers, self._policy, self._verbs)
 
     async def take_body(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | HttpRefusal:
         """Read a body, within `limits.message_bytes`, `limits.body_timeout` and what all bodies may hold together.
@@ -195,9 +211,11 @@ class HttpEndpoint:
         self._share(exchange)
         if exchange.fields and exchange.method == "OPTIONS" and b"access-control-request-method" in exchange.headers:
             # A page asks whether it may.
-            exchange.respond(200, EMPTY, extra=preflight(exchange.headers.get(b"access-control-request-headers", b"")))
+            exchange.respond(
+                200, EMPTY, extra=preflight(exchange.headers.get(b"access-control-request-headers", b""), self._verbs)
+            )
             return
-        extra = _retry_after(refusal.retry_after)
+        extra = retry_after(refusal.retry_after)
         if refusal.allow:
             extra += ((b"allow", refusal.allow.encode()),)
         if refusal.status in (403, 406, 413, 415):
@@ -226,42 +244,36 @@ class HttpEndpoint:
             accepted: What `admit` said to its head.
         """
         self._share(exchange)
-        outlet = self._prepared(exchange, accepted)
-        if outlet is None:
+        sessions = self._sessions
+        if sessions is not None and exchange.method != "POST":
+            if exchange.method == "GET":
+                await sessions.get(exchange)
+            else:
+                sessions.delete(exchange)
             return
-        call = outlet.call
-        assert call is not None
-        lasting = call if isinstance(call, LastingCall) else None
-        if lasting is not None:
-            self._lasting.add(lasting)
-        exchange.on_silence = outlet.silent
-        exchange.on_gone = outlet.cancel
-        self._running.add(call)
         try:
-            await self._engine.run(call)
-        finally:
-            # Cycles would leave the request to the garbage collector.
-            exchange.on_gone = exchange.on_silence = None
-            outlet.call = None
-            self._running.remove(call)
-            if lasting is not None:
-                self._lasting.remove(lasting)
-
-    def _prepared(self, exchange: HttpExchange, accepted: HttpAccepted) -> _HttpOutlet | None:
-        """The outlet of the call that is to be run; None where the request is answered already, or nobody waits for it."""
-        try:
-            message = parse_message(exchange.body, self.limits)
+            value = loads(exchange.body, self.limits)
+            if type(value) is list and sessions is not None and SESSION_ID in exchange.headers:
+                await sessions.post_batch(exchange, accepted, value)
+                return
+            message = parse_value(value, self.limits)
         except BadMessage as exc:
             exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
-            return None
+            return
+        except ProtocolError as exc:
+            exchange.respond(exc.http_status, encode_error(None, exc))
+            return
+        if sessions is not None and sessions.belongs(exchange, message):
+            await sessions.post(exchange, accepted, message)
+            return
         if isinstance(message, Notification):
             # This revision has none for HTTP (a cancellation is the end of the response stream); others may come.
             exchange.respond(202, EMPTY)
-            return None
+            return
         if not isinstance(message, Request):
             error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
             exchange.respond(400, encode_error(None, error))
-            return None
+            return
         outlet = _HttpOutlet(exchange, accepted)
         try:
             if era_of(message.method, message.params) is Era.MODERN:
@@ -273,70 +285,39 @@ class HttpEndpoint:
                     check_params(tool.headers, exchange.headers, call.params.get("arguments"))
         except ProtocolError as exc:
             exchange.respond(exc.http_status, encode_error(message.id, exc))
-            return None
+            return
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
+        del value, message
+        try:
+            await self._run(exchange, call, outlet)
+        finally:
+            # Cycles would leave the request to the garbage collector.
+            exchange.on_gone = exchange.on_silence = None
+            outlet.call = None
+
+    async def _run(self, exchange: HttpExchange, call: Call, outlet: _HttpOutlet) -> None:
         if exchange.gone:
-            return None
-        if isinstance(call, LastingCall) and not outlet.may_stream:
-            error = InvalidRequest(f"{call.method} answers with a stream: the request must accept text/event-stream")
-            exchange.respond(406, encode_error(call.id, error))
-            return None
+            return
+        lasting = call if isinstance(call, LastingCall) else None
+        if lasting is not None:
+            if not outlet.may_stream:
+                error = InvalidRequest(
+                    f"{call.method} answers with a stream: the request must accept text/event-stream"
+                )
+                exchange.respond(406, encode_error(call.id, error))
+                return
+            self._lasting.add(lasting)
+        exchange.on_silence = outlet.silent
+        exchange.on_gone = outlet.cancel
         outlet.call = call
-        return outlet
-
-
-class _Running:
-    """All calls that are under way, over all connections."""
-
-    def __init__(self) -> None:
-        self._calls: dict[Call, None] = {}
-        self._ended = False
-
-    def add(self, call: Call) -> None:
-        self._calls[call] = None
-        if self._ended:
-            _give_up(call)
-
-    def remove(self, call: Call) -> None:
-        del self._calls[call]
-
-    def give_up(self) -> None:
-        self._ended = True
-        for call in list(self._calls):
-            _give_up(call)
-
-
-def _give_up(call: Call) -> None:
-    if call.open:
-        call.status = TimedOut.http_status
-        call.give_up(encode_error(call.id, TimedOut(ENDING)))
-
-
-class _Lasting:
-    """Calls that only wait, over all connections."""
-
-    def __init__(self) -> None:
-        self._calls: dict[LastingCall, None] = {}
-        self._ended = False
-
-    def add(self, call: LastingCall) -> None:
-        self._calls[call] = None
-        if self._ended:
-            call.end()
-
-    def remove(self, call: LastingCall) -> None:
-        del self._calls[call]
-
-    def end(self) -> None:
-        self._ended = True
-        for call in self._calls:
-            call.end()
-
-
-def _retry_after(seconds: float | None) -> HttpFields:
-    """The field that says when to try again: whole seconds, and not at once."""
-    return () if seconds is None or not math.isfinite(seconds) else ((b"retry-after", b"%d" % max(1, round(seconds))),)
+        self._running.add(call)
+        try:
+            await self._engine.run(call)
+        finally:
+            self._running.remove(call)
+            if lasting is not None:
+                self._lasting.remove(lasting)
 
 
 class _HttpOutlet:
@@ -394,7 +375,7 @@ class _HttpOutlet:
             exchange.end_stream()
         else:
             status, seconds = (200, None) if call is None else (call.status, call.retry_after)
-            exchange.respond(status, message, extra=_retry_after(seconds))
+            exchange.respond(status, message, extra=retry_after(seconds))
         return not exchange.gone
 
     def silent(self) -> None:

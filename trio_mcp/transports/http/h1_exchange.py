@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...wire.answers import Answer
+from ..outbox import Outbox
 from .date import http_date
 from .exchange import EMPTY, HttpExchange, HttpFields
 
-if TYPE_CHECKING:
-    from .h1 import H1Connection
-
 __all__ = ["H1Exchange"]
+
+
+class Connection(Protocol):
+    """What an answer needs of its connection."""
+
+    outbox: Outbox
+
+    def post(self, data: bytes) -> None:
+        """Have bytes written."""
+
+    def streams(self) -> None:
+        """An answer has become a stream, which is kept alive from now on."""
 
 
 class H1Exchange(HttpExchange):
@@ -19,7 +29,7 @@ class H1Exchange(HttpExchange):
 
     __slots__ = ("_answer", "_connection")
 
-    def __init__(self, connection: H1Connection, answer: Answer) -> None:
+    def __init__(self, connection: Connection, answer: Answer) -> None:
         request = answer.request
         super().__init__(request.method, request.headers, request.body)
         self._connection = connection

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import trio
 
 from ...protocol.http import Accepts
+from ...wire.http2 import Http2
 from ...wire.http2_events import Head
 from ...wire.http2_fields import encode_head
 from .date import http_date
 from .exchange import HttpExchange, HttpFields
 
-if TYPE_CHECKING:
-    from .h2 import H2Connection
-
 __all__ = ["H2Exchange"]
+
+
+class Connection(Protocol):
+    """What an answer needs of its connection."""
+
+    wire: Http2
+    room: trio.lowlevel.ParkingLot
+
+    def wake(self) -> None:
+        """There is something to write."""
+
+    def streaming(self, exchange: H2Exchange) -> None:
+        """An answer has become a stream, which is kept alive from now on."""
+
+    def full(self, stream: int) -> bool:
+        """Whether the client is slow to read this stream."""
+        ...
 
 
 class H2Exchange(HttpExchange):
@@ -28,7 +45,7 @@ class H2Exchange(HttpExchange):
 
     __slots__ = ("_connection", "accepts", "due", "held", "stream")
 
-    def __init__(self, connection: H2Connection, head: Head) -> None:
+    def __init__(self, connection: Connection, head: Head) -> None:
         super().__init__(head.request.method, head.request.headers, b"")
         self._connection = connection
         self.accepts: Accepts | None = None

@@ -1,62 +1,20 @@
-"""From what a handler returned, or raised, to a result."""
+"""From what a handler returned to a result."""
 
 from __future__ import annotations
 
-import types
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Any
 
-from ..convert.anything import AnyCodec
-from ..convert.codec import Codec, Mismatch, Problem, Unsupported
-from ..convert.compiler import Compiler
-from ..convert.inline import inlined
-from ..convert.json_schema import BadSchema, CheckedCodec, GivenSchema
-from ..convert.scalars import plain_text
-from ..protocol.content import (
-    Audio,
-    ContentBlock,
-    EmbeddedResource,
-    Image,
-    ResourceContents,
-    ResourceLink,
-    Text,
-)
-from ..protocol.jsontext import dumps, find_unwritable
-from ..protocol.results import UNSET, CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
-from .registry import Prompt, Resource, Tool
-from .signature import Handler
+from ...convert.codec import Codec, Mismatch, Problem
+from ...convert.scalars import plain_text
+from ...protocol.content import ContentBlock, EmbeddedResource, ResourceContents, Text
+from ...protocol.jsontext import dumps, find_unwritable
+from ...protocol.results import UNSET, CallToolResult, GetPromptResult, PromptMessage, ReadResourceResult
+from ...scopes.call import Call
+from ..declare.extensions import ExtensionResult, check_declared
+from ..declare.output import BLOCKS
+from ..declare.registry import Prompt, Resource, Tool
 
-__all__ = [
-    "BLOCKS",
-    "inlined_for",
-    "is_data",
-    "output_of",
-    "prompt_result",
-    "read_result",
-    "returns_content",
-    "tool_result",
-]
-
-BLOCKS: Final = (Text, Image, Audio, ResourceLink, EmbeddedResource)
-_WHOLE: Final = (CallToolResult, ReadResourceResult, GetPromptResult, PromptMessage, ResourceContents)
-
-
-def returns_content(annotation: Any) -> bool:
-    """Whether a return type is content rather than data: blocks, lists with them, whole results, text, None."""
-    if annotation in (None, type(None), str) or annotation in BLOCKS or annotation in _WHOLE:
-        return True
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return returns_content(get_args(annotation)[0])
-    args = [arg for arg in get_args(annotation) if arg is not Ellipsis]
-    if origin in (Union, types.UnionType):
-        return all(returns_content(arg) for arg in args) or any(_has_block(arg) for arg in args)
-    return _has_block(annotation)
-
-
-def _has_block(annotation: Any) -> bool:
-    if annotation in BLOCKS or annotation in _WHOLE:
-        return True
-    return any(_has_block(arg) for arg in get_args(annotation) if arg is not Ellipsis)
+__all__ = ["extension_result", "is_data", "prompt_result", "read_result", "tool_result"]
 
 
 def is_data(tool: Tool, value: Any) -> bool:
@@ -187,41 +145,11 @@ def _message(value: Any, fallback: Codec) -> PromptMessage:
     return PromptMessage(blocks[0])
 
 
-def inlined_for(handler: Handler, schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of a tool without references.
+def extension_result(call: Call, result: ExtensionResult) -> dict[str, Any]:
+    """A result of an extension's type, as it is sent.
 
     Raises:
-        RegistrationError: a type refers to itself.
+        MissingClientCapability: the client did not declare the extension.
     """
-    try:
-        return inlined(schema)
-    except Unsupported as exc:
-        raise handler.error(f"inline_refs: {exc.message}") from None
-
-
-def output_of(
-    handler: Handler, structured: bool | None, given: dict[str, Any] | None = None
-) -> tuple[Codec | None, dict[str, Any] | None]:
-    """The codec and the schema of a tool's structured result, or Nones.
-
-    Args:
-        handler: The tool's function.
-        given: A schema that the user wrote: it is the one that counts.
-        structured: True asks for a structured result (text, too), False for none; None decides by the return type.
-
-    Raises:
-        RegistrationError: the return type cannot be expressed as JSON, or the given schema cannot be checked.
-    """
-    if given is not None:
-        try:
-            checked = CheckedCodec(AnyCodec(Compiler(output=True).for_instance), GivenSchema(given))
-        except BadSchema as exc:
-            raise handler.error(f"output_schema: {exc}") from None
-        return checked, checked.schema()
-    annotation = handler.returns
-    # These promise nothing that a schema could say, and are what people write for lists that mix content.
-    unannotated = annotation in (Handler.UNANNOTATED, Any, object, list, tuple) or annotation == list[Any]
-    if structured is False or (structured is None and (unannotated or returns_content(annotation))):
-        return None, None
-    codec, schema = handler.output()
-    return codec, schema
+    check_declared(call.method, call.meta.client_capabilities, result.extension)
+    return {**result.members, "resultType": result.kind}

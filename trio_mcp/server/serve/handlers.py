@@ -1,35 +1,33 @@
-"""One function a method: from checked parameters to a result. The engine does the rest."""
+"""One function a method: from checked parameters to a result. The serving does the rest."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
-from ..convert.codec import Mismatch, Pace, render
-from ..convert.pieces import is_large
-from ..errors import InvalidParams, ResourceNotFound
-from ..protocol.cursors import page_after
-from ..protocol.jsontext import shorten
-from ..protocol.meta import declared_settings
-from ..protocol.revisions import ERAS
-from ..protocol.tasks import TASKS, Mode, mode_of
-from ..protocol.uri_template import Climbs
-from ..scopes.call import Call
+from ...convert.codec import Mismatch, Pace, render
+from ...convert.pieces import is_large
+from ...errors import InvalidParams, MethodNotFound, ResourceNotFound
+from ...protocol.cursors import page_after
+from ...protocol.jsontext import shorten
+from ...protocol.meta import declared_settings
+from ...protocol.revisions import ERAS
+from ...protocol.tasks import TASKS, Mode, mode_of
+from ...protocol.uri_template import Climbs
+from ...scopes.call import Call
+from ..ask.context import Context
+from ..declare.extensions import ExtensionResult, check_declared
+from ..declare.registry import Prompt, Resource, Tool, did_you_mean
+from ..declare.signature import Handler
+from ..peer.questions import InputRequired
+from ..tasks.tasks import cancel_task, get_task, update_task
 from .completion import complete
-from .context import Context
-from .extensions import ExtensionResult, check_declared, extension_result
 from .listening import listen
-from .outcome import is_data, prompt_result, read_result, tool_result
-from .questions import InputRequired
-from .registry import Prompt, Resource, Tool, did_you_mean
-from .signature import Handler
-from .tasks import cancel_task, get_task, update_task
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .results import extension_result, is_data, prompt_result, read_result, tool_result
+from .serving import Serving
 
 __all__ = ["HANDLERS", "error_result", "run_tool"]
 
@@ -45,16 +43,16 @@ def error_result(text: str) -> Result:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-async def discover(engine: Engine, call: Call) -> bytes:
+async def discover(serving: Serving, call: Call) -> bytes:
     """`server/discover`."""
-    return engine.page("server/discover", engine.discovery)
+    return serving.page("server/discover", serving.discovery, call)
 
 
-async def list_items(engine: Engine, call: Call) -> bytes:
+async def list_items(serving: Serving, call: Call) -> bytes:
     """The four lists: one page of the registry, encoded once for each state of it."""
-    member, items = engine.registry.list_of(call.method)
+    member, items = serving.registry.list_of(call.method)
     cursor = call.params.get("cursor")
-    start, end, following = page_after(call.method, cursor, list(items), engine.server.page_size)
+    start, end, following = page_after(call.method, cursor, list(items), serving.server.page_size)
 
     def make() -> Result:
         page: Result = {member: [item.wire for item in list(items.values())[start:end]]}
@@ -62,16 +60,19 @@ async def list_items(engine: Engine, call: Call) -> bytes:
             page["nextCursor"] = following
         return page
 
-    return engine.page(f"{call.method} {start}", make)
+    return serving.page(f"{call.method} {start}", make, call)
 
 
-async def call_tool(engine: Engine, call: Call) -> Result | bytes:
+async def call_tool(serving: Serving, call: Call) -> Result | bytes:
     """`tools/call`: an unknown tool is a protocol error, wrong arguments and failures are for the model."""
     name = call.params["name"]
-    tool = engine.registry.tools.get(name)
+    tool = serving.registry.tools.get(name)
     if tool is None:
-        raise InvalidParams(did_you_mean("tool", name, engine.registry.tools, engine.limits))
-    mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
+        raise InvalidParams(did_you_mean("tool", name, serving.registry.tools, serving.limits))
+    if call.dialect is not None:
+        mode = session_mode(call, tool)
+    else:
+        mode = Mode.INLINE if tool.task_support == "forbidden" else _mode(call, tool)
     arguments = call.params.get("arguments") or {}
     try:
         if arguments and is_large(arguments):
@@ -79,11 +80,11 @@ async def call_tool(engine: Engine, call: Call) -> Result | bytes:
         else:
             values = tool.handler.load(arguments)
     except Mismatch as exc:
-        return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc, engine.limits)}")
+        return error_result(f"Invalid arguments for tool {name!r}:\n{render(exc, serving.limits)}")
     if mode is not Mode.INLINE:
-        return await engine.tasks.call(call, tool, values, mode)
+        return await serving.tasks.call(call, tool, values, mode)
     call.limit(tool.timeout)
-    return await run_tool(engine, call, tool, values, Context(engine, call), engine.threads)
+    return await run_tool(serving, call, tool, values, Context(serving, call), serving.threads)
 
 
 def _mode(call: Call, tool: Tool) -> Mode:
@@ -95,8 +96,24 @@ def _mode(call: Call, tool: Tool) -> Mode:
     return mode
 
 
+def session_mode(call: Call, tool: Tool) -> Mode:
+    """What happens to a call of a session: there the client says which call becomes a task (2025-11-25, basic/utilities/tasks).
+
+    Raises:
+        MethodNotFound: the tool cannot be called in this way.
+    """
+    assert call.dialect is not None
+    asked = call.dialect.tasks and type(call.params.get("task")) is dict
+    if asked and tool.task_support == "forbidden":
+        raise MethodNotFound(f"Tool {tool.name!r} does not run as a task: call it without `task`")
+    if not asked and tool.task_support == "required":
+        how = "call it with `task`" if call.dialect.tasks else f"revision {call.dialect.revision} has no tasks"
+        raise MethodNotFound(f"Tool {tool.name!r} runs as a task only: {how}")
+    return Mode.TASK if asked else Mode.INLINE
+
+
 async def run_tool(
-    engine: Engine,
+    serving: Serving,
     call: Call,
     tool: Tool,
     values: dict[str, Any],
@@ -108,15 +125,23 @@ async def run_tool(
         await context.rounds.go_on()
     value = await tool.handler.call(values, context, threads)
     if isinstance(value, _OTHER):
-        while isinstance(value, InputRequired) and call.task is not None:
-            await context.rounds.low_level_wait(value)
-            value = await tool.handler.call(values, context, threads)
+        value = await _waited(tool.handler, values, context, threads, value)
         if isinstance(value, _OTHER):
             return _other_result(call, context, value)
     if type(value) is not str and is_data(tool, value) and is_large(value):
-        data = await in_pieces((tool.output or engine.any).pieces(value, True, Pace()))
-        return tool_result(tool, value, engine.any, data)
-    return tool_result(tool, value, engine.any)
+        data = await in_pieces((tool.output or serving.any).pieces(value, True, Pace()))
+        return tool_result(tool, value, serving.any, data)
+    return tool_result(tool, value, serving.any)
+
+
+async def _waited(
+    handler: Handler, values: dict[str, Any], context: Context[Any], threads: trio.CapacityLimiter, value: Any
+) -> Any:
+    """What a handler returns once it asks no more in the low-level way, where its questions can be waited for."""
+    while isinstance(value, InputRequired) and context.rounds.waits:
+        await context.rounds.low_level_wait(value)
+        value = await handler.call(values, context, threads)
+    return value
 
 
 async def in_pieces(steps: Generator[None, None, T]) -> T:
@@ -135,39 +160,41 @@ def _other_result(call: Call, context: Context[Any], value: InputRequired | Exte
     return context.rounds.low_level(value) if isinstance(value, InputRequired) else extension_result(call, value)
 
 
-async def read_resource(engine: Engine, call: Call) -> Result:
+async def read_resource(serving: Serving, call: Call) -> Result:
     """`resources/read`: fixed URIs first, then the templates in order."""
     uri = call.params["uri"]
-    resource, raw = find_resource(engine, uri)
+    resource, raw = find_resource(serving, uri)
     if resource is None:
         raise ResourceNotFound(uri)
     values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}")
     call.limit(resource.timeout)
-    context: Context[Any] = Context(engine, call)
+    context: Context[Any] = Context(serving, call)
     try:
-        value = await resource.handler.call(values, context, engine.threads)
+        value = await resource.handler.call(values, context, serving.threads)
     except ResourceNotFound as exc:
         raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
     if isinstance(value, _OTHER):
-        return _other_result(call, context, value)
-    result = read_result(resource, uri, value, engine.any)
+        value = await _waited(resource.handler, values, context, serving.threads, value)
+        if isinstance(value, _OTHER):
+            return _other_result(call, context, value)
+    result = read_result(resource, uri, value, serving.any)
     result.update(resource.hints)
     return result
 
 
-def find_resource(engine: Engine, uri: str) -> tuple[Resource | None, dict[str, Any]]:
+def find_resource(serving: Serving, uri: str) -> tuple[Resource | None, dict[str, Any]]:
     """The resource that serves a URI, and the values of its template.
 
     Raises:
         InvalidParams: a template matches, but a value climbs out of its segment.
     """
-    fixed = engine.registry.resources.get(uri)
+    fixed = serving.registry.resources.get(uri)
     if fixed is not None:
         return fixed, {}
-    for resource in engine.registry.templates.values():
+    for resource in serving.registry.templates.values():
         assert resource.template is not None
         try:
-            values = resource.template.match(uri, engine.limits)
+            values = resource.template.match(uri, serving.limits)
         except Climbs as exc:
             raise InvalidParams(f"Invalid params: uri {shorten(uri)}: {exc}") from None
         if values is not None:
@@ -175,21 +202,23 @@ def find_resource(engine: Engine, uri: str) -> tuple[Resource | None, dict[str, 
     return None, {}
 
 
-async def get_prompt(engine: Engine, call: Call) -> Result:
+async def get_prompt(serving: Serving, call: Call) -> Result:
     """`prompts/get`."""
     name = call.params["name"]
-    prompt: Prompt | None = engine.registry.prompts.get(name)
+    prompt: Prompt | None = serving.registry.prompts.get(name)
     if prompt is None:
-        raise InvalidParams(did_you_mean("prompt", name, engine.registry.prompts, engine.limits))
+        raise InvalidParams(did_you_mean("prompt", name, serving.registry.prompts, serving.limits))
     values = _text_arguments(
         prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}"
     )
     call.limit(prompt.timeout)
-    context: Context[Any] = Context(engine, call)
-    value = await prompt.handler.call(values, context, engine.threads)
+    context: Context[Any] = Context(serving, call)
+    value = await prompt.handler.call(values, context, serving.threads)
     if isinstance(value, _OTHER):
-        return _other_result(call, context, value)
-    return prompt_result(prompt, value, engine.any)
+        value = await _waited(prompt.handler, values, context, serving.threads, value)
+        if isinstance(value, _OTHER):
+            return _other_result(call, context, value)
+    return prompt_result(prompt, value, serving.any)
 
 
 def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[str, Any]:
@@ -213,7 +242,7 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
         raise InvalidParams(f"{what}:\n{render(exc)}") from None
 
 
-HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] = {
+HANDLERS: Final[dict[str, Callable[[Serving, Call], Awaitable[Result | bytes]]]] = {
     "server/discover": discover,
     "completion/complete": complete,
     "subscriptions/listen": listen,
@@ -224,8 +253,8 @@ HANDLERS: Final[dict[str, Callable[[Engine, Call], Awaitable[Result | bytes]]]] 
     "resources/read": read_resource,
     "prompts/list": list_items,
     "prompts/get": get_prompt,
-    "tasks/get": get_task,
-    "tasks/update": update_task,
-    "tasks/cancel": cancel_task,
+    "tasks/get": lambda serving, call: get_task(serving.tasks, call),
+    "tasks/update": lambda serving, call: update_task(serving.tasks, call),
+    "tasks/cancel": lambda serving, call: cancel_task(serving.tasks, call),
 }
 """Rows of the method table, as functions. One that returns bytes has written the whole result itself."""

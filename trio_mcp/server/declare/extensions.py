@@ -6,20 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from ..convert.codec import Codec, Mismatch, render
-from ..errors import InvalidParams, MissingClientCapability, RegistrationError
-from ..protocol.jsontext import find_unwritable
-from ..protocol.meta import declared_settings
-from ..protocol.methods import METHODS, Method
-from ..protocol.tasks import TASKS
-from .context import Context
+from ...convert.codec import Codec
+from ...errors import MissingClientCapability, RegistrationError
+from ...protocol.jsontext import find_unwritable
+from ...protocol.meta import declared_settings
+from ...protocol.methods import METHODS, Method
+from ...protocol.tasks import TASKS
 from .signature import Handler, caller_names
-
-if TYPE_CHECKING:
-    from ..scopes.call import Call
-    from .engine import Engine
 
 __all__ = [
     "Extension",
@@ -27,7 +22,6 @@ __all__ = [
     "ExtensionResult",
     "ExtensionSet",
     "check_declared",
-    "extension_result",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,26 +55,6 @@ class ExtensionMethod:
         self.handler: Handler = handler
         self.row: Method = row
         self.output: Codec | None = output
-
-    async def serve(self, engine: Engine, call: Call) -> dict[str, Any]:
-        """From the parameters of a request to its result.
-
-        Raises:
-            InvalidParams: with one line for each thing that is wrong.
-            Mismatch: the function returned what is no result.
-        """
-        raw = {key: value for key, value in call.params.items() if key != "_meta"}
-        try:
-            values = self.handler.load(raw)
-        except Mismatch as exc:
-            raise InvalidParams(f"Invalid params for {call.method}:\n{render(exc, engine.limits)}") from None
-        value = await self.handler.call(values, Context(engine, call), engine.threads)
-        if isinstance(value, ExtensionResult):
-            return extension_result(call, value)
-        result = {} if value is None else (self.output or engine.any).dump(value)
-        if type(result) is not dict:
-            raise Mismatch.of(value, "an object, None, or what extension.result(…) makes")
-        return result
 
 
 class Extension:
@@ -204,13 +178,3 @@ def check_declared(call_method: str, client_capabilities: dict[str, Any], identi
             f"{call_method} needs the extension {identifier}, which the client did not declare on this request",
             {"requiredCapabilities": {"extensions": {identifier: {}}}},
         )
-
-
-def extension_result(call: Call, result: ExtensionResult) -> dict[str, Any]:
-    """A result of an extension's type, as it is sent.
-
-    Raises:
-        MissingClientCapability: the client did not declare the extension.
-    """
-    check_declared(call.method, call.meta.client_capabilities, result.extension)
-    return {**result.members, "resultType": result.kind}

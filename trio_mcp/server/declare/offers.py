@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..limits import Limits
-from ..protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
-from ..protocol.tasks import TASKS
-from ..scopes.notices import Notices
-from ..tasks.memory import MemoryTaskStore
-from ..tasks.store import TaskStore
+from ...limits import Limits
+from ...protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
+from ...protocol.tasks import TASKS
+from ...scopes.notices import Notices
+from ...tasks.memory import MemoryTaskStore
+from ...tasks.store import TaskStore
+from ..peer.session import Session
 from .completion import CompletionKey
 from .extensions import Extension, ExtensionSet
 from .registry import Prompt, Registry, Resource, Tool
@@ -26,6 +27,7 @@ class Offers:
         task_store: Where tasks are kept. May be replaced while the server is not open.
         extensions: The extensions that are spoken.
         notices: Those who listen for changes.
+        list_sessions: The sessions that are open, while the server is.
         has_tasks: Whether work goes on that has outlived its request; may be called from any thread.
         stage: Where the life of the server stands: `closed`, `entering` the lifespan, `open` or `leaving` it; and since when
             (`time.monotonic`). May be read from any thread.
@@ -38,6 +40,7 @@ class Offers:
         self._speaks_tasks = task_store is not None
         self.extensions: ExtensionSet = ExtensionSet()
         self.has_tasks: Callable[[], bool] = bool
+        self.list_sessions: Callable[[], list[Session]] = list
         self.stage: tuple[str, float] = ("closed", 0.0)
         self.notices: Notices = Notices(limits.listeners, retry_after=limits.retry_after)
         self._tools: dict[str, Tool] = {}
@@ -47,6 +50,12 @@ class Offers:
         self._completions: dict[CompletionKey, Handler] = {}
         self._registry: Registry | None = None
         self._declared: set[str] = set()
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The clients that have opened a session (2025-11-25 and older), while the server is open. Those of the modern revision
+        have none: each of their requests stands alone."""
+        return self.list_sessions()
 
     @property
     def registry(self) -> Registry:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
-from ..errors import MCPError, RegistrationError
-from ..limits import DEFAULT, Limits
-from ..protocol.revisions import MODERN
-from ..protocol.tasks import TaskSupport
-from ..tasks.store import TaskStore
+from ...errors import MCPError, RegistrationError
+from ...limits import DEFAULT, Limits
+from ...protocol.revisions import MODERN, Era
+from ...tasks.store import TaskStore
 from .completion import check_completion
+from .context_base import LifespanT
 from .definitions import (
-    CacheScope,
-    Icons,
-    a_function,
-    a_timeout,
     cache_hints,
+    check_eras,
+    check_function,
     check_info,
     check_resource,
     check_server,
+    check_timeout,
     check_variables,
     check_wire,
     definition,
@@ -28,19 +29,19 @@ from .definitions import (
     tool_annotations,
 )
 from .extensions import Extension
-from .lifespan import LifespanT
 from .offers import Offers
-from .outcome import inlined_for, output_of
+from .options import CacheScope, Icons, PromptOptions, ResourceOptions, ToolOptions, check_options
+from .output import inlined_for, output_of
 from .registry import Prompt, Resource, Tool, check_name, parse_uri
-from .rounds import state_keys as make_state_keys
 from .signature import Handler, caller_names
+from .state_keys import state_keys as make_state_keys
 
-__all__ = ["ServerBase"]
+__all__ = ["Server"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ServerBase(Offers, Generic[LifespanT]):
+class Server(Offers, Generic[LifespanT]):
     """A server, as a set of registered components. It does nothing until it is served.
 
     Args:
@@ -65,6 +66,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         extensions: Extensions that the server speaks.
         inline_refs: Whether the schemas of tools are written without `$ref`, for hosts that do not follow references. Types that
             refer to themselves are refused then.
+        eras: Which kinds of revisions are spoken: "modern" (2026-07-28), "legacy" (2025-11-25 and older, with sessions), or both.
         expose_errors: Whether the text of unexpected exceptions goes to the peer. For development.
 
     Raises:
@@ -92,6 +94,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         task_inline_ms: int = 100,
         extensions: Sequence[Extension] = (),
         inline_refs: bool = False,
+        eras: Collection[Literal["modern", "legacy"]] = ("modern", "legacy"),
     ) -> None:
         check_server(name, version, limits, lifespan, page_size, tasks, task_inline_ms)
         super().__init__(limits, tasks)
@@ -110,6 +113,7 @@ class ServerBase(Offers, Generic[LifespanT]):
         self.revisions: Final = MODERN
         self.task_inline_ms: int = task_inline_ms
         self.inline_refs: bool = inline_refs
+        self.eras: frozenset[Era] = check_eras(eras)
         about = {"name": name, "version": version, "title": title, "description": description}
         self._info = check_info({**about, "websiteUrl": website_url, "icons": icons}, instructions)
         self._open = False
@@ -143,72 +147,27 @@ class ServerBase(Offers, Generic[LifespanT]):
         finally:
             self._open = False
 
+    def run(self) -> None:
+        """Serve on standard input and output until they end, and exit the process: the last line of a server's file.
+
+        SIGINT and SIGTERM end it within `limits.drain_timeout`. Inside a program of your own that runs trio already,
+        use `serve_stdio`.
+
+        Raises:
+            SystemExit: at the end; status 0 after the end of input or a signal, 1 when it could not serve.
+        """
+        # What serves stands above what is served, and is loaded by those who run this.
+        sys.exit(importlib.import_module("trio_mcp.serve").run_stdio(self))
+
     # -- registration
 
     @overload
-    def tool(self, fn: F, /) -> F: ...
+    def tool(self, fn: F, /, **options: Unpack[ToolOptions]) -> F: ...
 
     @overload
-    def tool(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Any = None,
-        structured: bool | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        timeout: float | None = None,
-        task_support: TaskSupport = "forbidden",
-        task_inline_ms: int | None = None,
-        restartable: bool = False,
-        icons: Icons | None = None,
-        meta: Any = None,
-    ) -> Callable[[F], F]: ...
+    def tool(self, fn: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    @overload
-    def tool(
-        self,
-        fn: F,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Any = None,
-        structured: bool | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        timeout: float | None = None,
-        task_support: TaskSupport = "forbidden",
-        task_inline_ms: int | None = None,
-        restartable: bool = False,
-        icons: Icons | None = None,
-        meta: Any = None,
-    ) -> F: ...
-
-    def tool(
-        self,
-        fn: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Any = None,
-        structured: bool | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        timeout: float | None = None,
-        task_support: TaskSupport = "forbidden",
-        task_inline_ms: int | None = None,
-        restartable: bool = False,
-        icons: Icons | None = None,
-        meta: Any = None,
-    ) -> Any:
+    def tool(self, fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
         """Register a tool: `@server.tool`, `@server.tool(...)` or `server.tool(function, ...)`.
 
         Parameters and their descriptions come from the signature and the docstring; a parameter of type `Context` is
@@ -216,22 +175,7 @@ class ServerBase(Offers, Generic[LifespanT]):
 
         Args:
             fn: The function.
-            name: Its name; otherwise the function's.
-            title: For display; otherwise made of the name.
-            description: For the model; otherwise the docstring.
-            annotations: Hints: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.
-            structured: Whether the result has structured content and an output schema. None: yes, unless the return
-                type is text, None, content blocks, or missing.
-            input_schema: A JSON Schema (2020-12) of your own for the arguments, of type object. They are checked against it
-                first; the function may take `**arguments`.
-            output_schema: One for the structured result; what does not fit is logged and not sent.
-            timeout: Seconds that one call may run; otherwise `limits.request_timeout`.
-            task_support: Whether a call may become a task when the client takes one: "forbidden" (it is answered in line),
-                "optional", or "required" (a client that takes none is refused).
-            task_inline_ms: Milliseconds until it becomes one; otherwise those of the server. 0: at once.
-            restartable: Whether an unfinished task may be run again, with the same arguments, after its process has ended.
-            icons: As in basic/index, section `icons`.
-            meta: The tool's `_meta`.
+            options: As `ToolOptions` has them.
 
         Returns:
             The function itself, or a decorator.
@@ -240,47 +184,38 @@ class ServerBase(Offers, Generic[LifespanT]):
             RegistrationError: the function cannot be a tool, or the name is taken; the text says why and where.
         """
         names = caller_names(1)
+        check_options("tool", options, ToolOptions)
 
         def register(function: Any) -> Any:
-            handler = Handler(function, "tool", name, names, input_schema)
+            handler = Handler(function, "tool", options.get("name"), names, options.get("input_schema"))
             check_name("tool", handler.name)
             if handler.name in self._tools:
                 raise handler.error("a tool of this name is registered already")
-            output, schema = output_of(handler, structured, output_schema)
-            wire = definition(handler, title, description, icons, meta)
+            output, schema = output_of(handler, options.get("structured"), options.get("output_schema"))
+            wire = definition(handler, options)
             wire["inputSchema"] = (
                 inlined_for(handler, handler.input_schema) if self.inline_refs else handler.input_schema
             )
             if schema is not None:
                 wire["outputSchema"] = inlined_for(handler, schema) if self.inline_refs else schema
-            if annotations:
+            if annotations := options.get("annotations"):
                 wire["annotations"] = tool_annotations(handler, annotations)
             check_wire(handler, wire, self.limits)
             self._tools[handler.name] = Tool(
-                handler, wire, output, a_timeout(handler, timeout), task_support, task_inline_ms, restartable
+                handler,
+                wire,
+                output,
+                check_timeout(handler, options.get("timeout")),
+                options.get("task_support", "forbidden"),
+                options.get("task_inline_ms"),
+                options.get("restartable", False),
             )
             self._changed("tools")
             return function
 
-        return register if fn is None else register(a_function(fn, "tool"))
+        return register if fn is None else register(check_function(fn, "tool"))
 
-    def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        annotations: Any = None,
-        size: int | None = None,
-        timeout: float | None = None,
-        icons: Icons | None = None,
-        meta: Any = None,
-        cache_ttl: float = 0,
-        cache_scope: CacheScope = "private",
-    ) -> Callable[[F], F]:
+    def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a resource: `@server.resource("notes://today")`, or a template `@server.resource("notes://{day}")`.
 
         The function's parameters are the variables of the template. It returns text, bytes, any JSON value,
@@ -288,17 +223,7 @@ class ServerBase(Offers, Generic[LifespanT]):
 
         Args:
             uri: A URI, or a URI template (RFC 6570).
-            name: Its name; otherwise the function's.
-            title: For display; otherwise made of the name.
-            description: For the model; otherwise the docstring.
-            mime_type: Its media type; otherwise text/plain, application/octet-stream or application/json, by the value.
-            annotations: Hints: audience, priority, lastModified.
-            size: Its size in bytes.
-            timeout: Seconds that one read may take.
-            icons: As in basic/index, section `icons`.
-            meta: The resource's `_meta`.
-            cache_ttl: Seconds that a client may keep what it read.
-            cache_scope: Who may share such a copy. "private", since what a resource holds may depend on who asks.
+            options: As `ResourceOptions` has them.
 
         Raises:
             RegistrationError: the URI or the template is not valid or taken, or its variables are not the parameters.
@@ -306,25 +231,29 @@ class ServerBase(Offers, Generic[LifespanT]):
         if not isinstance(uri, str):
             raise RegistrationError(f"@server.resource needs the URI: @server.resource('notes://today'), got {uri!r}")
         names = caller_names(1)
+        check_options("resource", options, ResourceOptions)
+        mime_type, size = options.get("mime_type"), options.get("size")
 
         def register(function: F) -> F:
             template = parse_uri("resource", uri, self.limits)
-            handler = Handler(function, "resource", name, names)
+            handler = Handler(function, "resource", options.get("name"), names)
             if uri in self._resources or uri in self._templates:
                 raise handler.error(f"a resource at {uri!r} is registered already")
             check_variables(handler, uri, template.names if template else (), template.optional if template else ())
-            wire = definition(handler, title, description, icons, meta)
+            wire = definition(handler, options)
             wire["uriTemplate" if template else "uri"] = uri
             if mime_type is not None:
                 wire["mimeType"] = mime_type
-            if annotations:
+            if annotations := options.get("annotations"):
                 wire["annotations"] = resource_annotations(handler, annotations)
             if size is not None and not template:
                 wire["size"] = size
             check_resource(handler, mime_type, size)
             check_wire(handler, wire, self.limits)
-            hints = cache_hints(f"resource {uri!r}", cache_ttl, cache_scope)
-            entry = Resource(handler, uri, template, wire, mime_type, a_timeout(handler, timeout), hints)
+            ttl, scope = options.get("cache_ttl", 0), options.get("cache_scope", "private")
+            hints = cache_hints(f"resource {uri!r}", ttl, scope)
+            timeout = check_timeout(handler, options.get("timeout"))
+            entry = Resource(handler, uri, template, wire, mime_type, timeout, hints)
             (self._templates if template else self._resources)[uri] = entry
             self._changed("resources")
             return function
@@ -332,34 +261,12 @@ class ServerBase(Offers, Generic[LifespanT]):
         return register
 
     @overload
-    def prompt(self, fn: F, /) -> F: ...
+    def prompt(self, fn: F, /, **options: Unpack[PromptOptions]) -> F: ...
 
     @overload
-    def prompt(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        timeout: float | None = None,
-        icons: Icons | None = None,
-        meta: Any = None,
-    ) -> Callable[[F], F]: ...
+    def prompt(self, fn: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
-    def prompt(
-        self,
-        fn: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        timeout: float | None = None,
-        icons: Icons | None = None,
-        meta: Any = None,
-    ) -> Any:
+    def prompt(self, fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
         """Register a prompt: `@server.prompt`, `@server.prompt(...)` or `server.prompt(function)`.
 
         Arguments arrive as text; a parameter of another type takes the JSON value of the text (`"3"` for an int). The
@@ -367,24 +274,20 @@ class ServerBase(Offers, Generic[LifespanT]):
 
         Args:
             fn: The function.
-            name: Its name; otherwise the function's.
-            title: For display; otherwise made of the name.
-            description: For people; otherwise the docstring.
-            timeout: Seconds that one call may run.
-            icons: As in basic/index, section `icons`.
-            meta: The prompt's `_meta`.
+            options: As `PromptOptions` has them.
 
         Raises:
             RegistrationError: the function cannot be a prompt, or the name is taken.
         """
         names = caller_names(1)
+        check_options("prompt", options, PromptOptions)
 
         def register(function: Any) -> Any:
-            handler = Handler(function, "prompt", name, names)
+            handler = Handler(function, "prompt", options.get("name"), names)
             check_name("prompt", handler.name)
             if handler.name in self._prompts:
                 raise handler.error("a prompt of this name is registered already")
-            wire = definition(handler, title, description, icons, meta)
+            wire = definition(handler, options)
             if handler.parameters:
                 wire["arguments"] = [
                     {
@@ -395,11 +298,11 @@ class ServerBase(Offers, Generic[LifespanT]):
                     for item in handler.parameters
                 ]
             check_wire(handler, wire, self.limits)
-            self._prompts[handler.name] = Prompt(handler, wire, a_timeout(handler, timeout))
+            self._prompts[handler.name] = Prompt(handler, wire, check_timeout(handler, options.get("timeout")))
             self._changed("prompts")
             return function
 
-        return register if fn is None else register(a_function(fn, "prompt"))
+        return register if fn is None else register(check_function(fn, "prompt"))
 
     def completion(self, ref: str, argument: str, /) -> Callable[[F], F]:
         """Register what completes an argument: `@server.completion("greet", "name")`.

@@ -15,86 +15,27 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import trio
 
-from ..convert.classes import with_default
-from ..convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
-from ..convert.compiler import Compiler
-from ..convert.json_schema import BadSchema, GivenSchema
-from ..convert.notes import MISSING
-from ..convert.shapes import is_field, told_error
-from ..errors import RegistrationError
-from ..protocol.param_headers import with_reachable_marks
-from ..scopes.groups import unwrapped
-from .context import is_context
+from ...convert.codec import Codec, Found, JSONSchema, Mismatch, Pace, Unsupported
+from ...convert.compiler import Compiler
+from ...convert.json_schema import BadSchema, GivenSchema
+from ...convert.notes import MISSING
+from ...convert.shapes import is_field, told_error
+from ...errors import RegistrationError
+from ...protocol.param_headers import with_reachable_marks
+from ...scopes.groups import unwrapped
+from .context_base import is_context
 from .docstring import parse_docstring
+from .parameters import EMPTY, Parameter
 
-__all__ = ["Handler", "Header", "Parameter", "caller_names", "title_of"]
+__all__ = ["Handler", "caller_names", "title_of"]
 
-_EMPTY: Final = inspect.Parameter.empty
 _MISSING: Final = object()
 _COMPARED: Final = 50
 """Unexpected arguments whose names are compared with those that there are: `limits.shown_errors` are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """In `Annotated`: over HTTP the argument travels in the header `Mcp-Param-<name>` as well, for proxies to route by.
-
-        async def query(region: Annotated[str, Header("Region")], sql: str): ...
-
-    For tools, and for text, integers and booleans (server/tools, section x-mcp-header): a parameter, or a field of a class that
-    is one, however deep, but not inside of a list or a union.
-
-    Args:
-        name: The name behind `Mcp-Param-`.
-    """
-
-    name: str
-
-    @property
-    def input_json_schema(self) -> JSONSchema:
-        """What the schema of an argument says of it."""
-        return {"x-mcp-header": self.name}
-
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> JSONSchema:
-        """The same, for fields of pydantic's models."""
-        schema: JSONSchema = handler(core_schema)
-        return {**schema, **self.input_json_schema} if handler.mode == "validation" else schema
-
-
-class Parameter:
-    """One argument of a handler.
-
-    Attributes:
-        name: Its name, in Python and on the wire.
-        codec: Its type.
-        required: Whether it has no default.
-        schema: Its JSON Schema, with description and default.
-        description: From `Annotated` or the docstring.
-        supply: Makes its value for a call that does not have it, where Python would not: the default of a `Field`.
-    """
-
-    __slots__ = ("codec", "description", "load", "name", "required", "schema", "supply")
-
-    def __init__(
-        self, name: str, codec: Codec, default: Any, description: str | None, supply: Callable[[], Any] | None = None
-    ) -> None:
-        self.name: str = name
-        self.codec: Codec = codec
-        self.load: Callable[[Any], Any] = codec.load
-        self.supply: Callable[[], Any] | None = supply
-        self.required: bool = default is _EMPTY and supply is None
-        self.description: str | None = description
-        schema = codec.schema()
-        if default is not _EMPTY:
-            schema = with_default(schema, codec, default)
-        if description and "description" not in schema:
-            schema = {**schema, "description": description}
-        self.schema: JSONSchema = schema
 
 
 class Handler:
@@ -118,7 +59,7 @@ class Handler:
         RegistrationError: with the function, the parameter and the reason.
     """
 
-    UNANNOTATED: Final = _EMPTY
+    UNANNOTATED: Final = EMPTY
 
     __slots__ = (
         "_by_name",
@@ -161,7 +102,7 @@ class Handler:
         doc = parse_docstring(_doc_of(fn, target))
         self.text: str = doc.text
         self.is_async: bool = _is_async(fn, target, self)
-        self.returns: Any = hints.get("return", _EMPTY)
+        self.returns: Any = hints.get("return", EMPTY)
         self._context: str | None = None
         self.parameters: list[Parameter] = []
         compiler = Compiler(localns=self._localns)
@@ -170,6 +111,7 @@ class Handler:
                 self._rest = True
                 continue
             annotation = hints.get(item.name, Any)
+            self._check_meant(item.name, annotation, item.name in hints)
             if is_context(annotation):
                 if self._context is not None:
                     raise self.error(f"parameter {item.name!r}: a second Context")
@@ -186,6 +128,16 @@ class Handler:
 
     # -- understanding
 
+    def _check_meant(self, name: str, annotation: Any, typed: bool) -> None:
+        """A context that would become an argument, which a model would have to fill in."""
+        other = f"{getattr(annotation, '__module__', '')}.{getattr(annotation, '__qualname__', '')}"
+        if name in ("ctx", "context") and not typed:
+            raise self.error(
+                f"parameter {name!r} has no type; write {name}: Context (from trio_mcp import Context), or a type of your own"
+            )
+        if other.endswith(".Context") and other.startswith(("mcp.", "fastmcp.")):
+            raise self.error(f"parameter {name!r} is a {other}; this server gives a trio_mcp.Context")
+
     def _signature(self, fn: Any, target: Any) -> inspect.Signature:
         try:
             signature = inspect.signature(fn)
@@ -195,7 +147,7 @@ class Handler:
         if (
             parameters
             and parameters[0].name in ("self", "cls")
-            and parameters[0].annotation is _EMPTY
+            and parameters[0].annotation is EMPTY
             and isinstance(fn, types.FunctionType)
             and "." in fn.__qualname__.rpartition("<locals>.")[2]
         ):
@@ -243,11 +195,11 @@ class Handler:
         default = item.default
         if is_field(default):
             # `x: int = Field(3, ge=1)`: pydantic's spelling of a default and its bounds.
-            annotation, default = Annotated[annotation, default], _EMPTY
+            annotation, default = Annotated[annotation, default], EMPTY
         try:
             codec, notes = compiler.compile_noted(annotation)
             supply: Callable[[], Any] | None = None
-            if notes is not None and default is _EMPTY:
+            if notes is not None and default is EMPTY:
                 # Python knows nothing of these.
                 supply = notes.factory
                 if notes.default is not MISSING:
@@ -301,7 +253,7 @@ class Handler:
         """
         compiler = Compiler(output=True, localns=self._localns)
         try:
-            codec = compiler.compile(Any if self.returns is _EMPTY else self.returns)
+            codec = compiler.compile(Any if self.returns is EMPTY else self.returns)
         except Unsupported as exc:
             where = "".join(f" → {name}" for name in exc.where)
             raise self.error(f"the return type{where}: {exc.message}") from None
@@ -413,7 +365,7 @@ class Handler:
         """
         try:
             async with trio.open_nursery() as nursery:
-                context._begin(nursery)
+                context.begin(nursery)
                 value = await self.fn(**values)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ..convert.codec import Codec
-from ..errors import RegistrationError
-from ..limits import Limits
-from ..protocol.param_headers import HeaderParam, InvalidHeader, header_params
-from ..protocol.tasks import TaskSupport
-from ..protocol.uri_template import BadTemplate, UriTemplate
+from ...convert.codec import Codec
+from ...errors import RegistrationError
+from ...limits import Limits
+from ...protocol.legacy import wraps
+from ...protocol.param_headers import HeaderParam, InvalidHeader, header_params
+from ...protocol.tasks import TaskSupport
+from ...protocol.uri_template import BadTemplate, UriTemplate
 from .signature import Handler
 
 __all__ = ["Prompt", "Registry", "Resource", "Tool", "did_you_mean"]
@@ -28,7 +29,7 @@ class Tool:
     """A registered tool: `wire` is its definition as `tools/list` shows it.
 
     `headers` are the arguments that travel in headers, too. `output` is the codec of its structured result; None when it
-    returns content blocks, text or nothing.
+    returns content blocks, text or nothing. `wraps`: whether revisions that know objects only get its result inside of one.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Tool:
         "task_support",
         "timeout",
         "wire",
+        "wraps",
     )
 
     def __init__(
@@ -60,6 +62,7 @@ class Tool:
             raise handler.error(str(exc)) from None
         self.name: str = handler.name
         self.wire: dict[str, Any] = wire
+        self.wraps: bool = wraps(wire.get("outputSchema"))
         self.output: Codec | None = output
         self.timeout: float | None = timeout
         if task_support not in ("forbidden", "optional", "required"):

@@ -9,20 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-from ..convert.codec import Mismatch
-from ..errors import InternalError
-from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta
-from ..protocol.tasks import Signal, Task
-from ..scopes.call import Call
-from ..tasks.store import TaskStoreError
-from .task import INTERRUPTED, ServerTask
-
-if TYPE_CHECKING:
-    from .tasks import Tasks
+from ...convert.codec import Mismatch
+from ...errors import InternalError
+from ...protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta
+from ...protocol.tasks import Signal, Task
+from ...scopes.call import Call
+from ...tasks.store import TaskStoreError
+from .task import INTERRUPTED, ServerTask, TaskTable
 
 __all__ = ["Adoption", "log_failure"]
 
@@ -44,7 +41,7 @@ class Adoption:
         make: Makes a task of a row, or None where it cannot be begun again.
     """
 
-    def __init__(self, tasks: Tasks, make: Callable[[Task, Call, dict[str, Any]], ServerTask]) -> None:
+    def __init__(self, tasks: TaskTable, make: Callable[[Task, Call, dict[str, Any]], ServerTask]) -> None:
         self._tasks = tasks
         self._make = make
         self._lock = trio.Lock()

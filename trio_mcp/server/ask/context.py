@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any
 
 import trio
 
-from ..convert.scalars import plain_text
-from ..errors import RegistrationError
-from ..protocol.envelope import RequestId
-from ..protocol.jsontext import dumps, find_unwritable
-from ..protocol.meta import LOG_LEVELS, declared_settings
-from ..protocol.results import PromptMessage
-from ..scopes.call import Call
-from .lifespan import LifespanT
-from .questions import Elicited, Question, form_question, roots_question, sample_question, url_question
+from ...convert.scalars import plain_text
+from ...protocol.envelope import RequestId
+from ...protocol.jsontext import dumps, find_unwritable
+from ...protocol.meta import LOG_LEVELS, declared_settings
+from ...protocol.results import PromptMessage
+from ...scopes.call import Call
+from ..declare.context_base import ContextBase, LifespanT
+from ..declare.server import Server
+from ..peer.questions import Elicited, Question, form_question, roots_question, sample_question, url_question
 from .rounds import Rounds
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .server import ServerBase
+from .running_server import RunningServer
 
 __all__ = ["Context"]
 
 
-class Context(Generic[LifespanT]):
+class Context(ContextBase[LifespanT]):
     """The call that a handler serves. A parameter of this type is filled in, whatever its name, and is not an argument.
 
     `Context[AppState]` tells the type checker what `lifespan` is.
     """
 
-    __slots__ = ("_call", "_engine", "_nursery", "_progress", "_rounds")
+    __slots__ = ("_call", "_progress", "_rounds", "_running")
 
-    def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
-        self._engine = engine
+    def __init__(self, running: RunningServer, call: Call, recorded: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self._running = running
         self._call = call
         self._progress = -math.inf
-        self._nursery: trio.Nursery | None = None
         # A state that came with the request is opened, and so checked, before any user code runs.
         # What an earlier run of a task recorded is found again in the same way.
-        self._rounds = Rounds(engine, call, recorded) if recorded or "requestState" in call.params else None
+        self._rounds = Rounds(running, call, recorded) if recorded or "requestState" in call.params else None
 
     def __repr__(self) -> str:
         return f"<Context of {self._call!r}>"
@@ -49,31 +46,13 @@ class Context(Generic[LifespanT]):
     @property
     def lifespan(self) -> LifespanT:
         """The value of the server's lifespan; None without one."""
-        value: LifespanT = self._engine.lifespan
+        value: LifespanT = self._running.lifespan
         return value
 
-    def _begin(self, nursery: trio.Nursery) -> None:
-        """Called by the server: the handler runs, and what it starts belongs to this nursery."""
-        self._nursery = nursery
-
     @property
-    def nursery(self) -> trio.Nursery:
-        """For tasks that work for this call, in an `async def` handler.
-
-        They are cancelled when the handler returns, and when the call ends in any other way; a crash in one of them is the
-        error of the call. When the call becomes a task they go along.
-
-        Raises:
-            RuntimeError: the handler is a plain `def`.
-        """
-        if self._nursery is None:
-            raise RuntimeError("ctx.nursery is for 'async def' handlers, while they run")
-        return self._nursery
-
-    @property
-    def server(self) -> ServerBase[LifespanT]:
+    def server(self) -> Server[LifespanT]:
         """The server."""
-        return self._engine.server
+        return self._running.server
 
     @property
     def request_id(self) -> RequestId:
@@ -194,6 +173,16 @@ class Context(Generic[LifespanT]):
             params["logger"] = logger
         await self._call.notify("notifications/message", params)
 
+    async def close_stream(self) -> None:
+        """Close the stream of this call's answer, so that its client polls (2025-11-25, basic/transports).
+
+        The client is told after how many seconds to come back, and what is said meanwhile waits for it. The call goes on. For
+        work that lasts, over connections that do not. In every other revision, and on other transports, this does nothing.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._call.close_stream is not None and self._call.open:
+            self._call.close_stream()
+
     # -- asking
 
     @property
@@ -205,7 +194,7 @@ class Context(Generic[LifespanT]):
     def rounds(self) -> Rounds:
         """What was asked and answered so far."""
         if self._rounds is None:
-            self._rounds = Rounds(self._engine, self._call)
+            self._rounds = Rounds(self._running, self._call)
         return self._rounds
 
     @property
@@ -348,15 +337,3 @@ def _progress_text(progress: float, total: float | None, message: str | None) ->
     """Progress for a person: `3 of 10: reading`."""
     far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
     return far if message is None else f"{far}: {message}"
-
-
-def is_context(annotation: Any) -> bool:
-    """Whether an annotation is `Context`, `Context[...]` or either of them or None."""
-    if annotation is Context or getattr(annotation, "__origin__", None) is Context:
-        return True
-    args = getattr(annotation, "__args__", ())
-    if type(None) in args and any(is_context(arg) for arg in args):
-        if len(args) == 2:
-            return True
-        raise RegistrationError(f"{annotation}: a Context can only be combined with None")
-    return False

@@ -6,32 +6,30 @@ import inspect
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from ..errors import RegistrationError
-from ..limits import Limits
-from ..protocol.jsontext import check_written, dumps, find_unwritable, shorten
-from ..tasks.store import TaskStore
+from ...errors import RegistrationError
+from ...limits import Limits
+from ...protocol.jsontext import check_written, dumps, find_unwritable, shorten
+from ...protocol.revisions import Era
+from ...tasks.store import TaskStore
+from .options import Options
 from .signature import Handler, title_of
 
 __all__ = [
-    "CacheScope",
-    "Icons",
-    "a_function",
-    "a_timeout",
     "cache_hints",
+    "check_eras",
+    "check_function",
     "check_info",
     "check_resource",
     "check_server",
+    "check_timeout",
     "check_variables",
     "check_wire",
     "definition",
     "resource_annotations",
     "tool_annotations",
 ]
-
-Icons = Sequence[Any]
-CacheScope = Literal["public", "private"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -75,6 +73,18 @@ def check_server(
         raise RegistrationError(f"Server(page_size=…): expected at least 1, got {page_size!r}")
 
 
+def check_eras(eras: Any) -> frozenset[Era]:
+    """The eras of a server.
+
+    Raises:
+        RegistrationError: there is none, or one that is not known.
+    """
+    names = sorted(era.value for era in Era)
+    if isinstance(eras, str) or not isinstance(eras, Iterable) or not (given := [*eras]) or set(given) - {*names}:
+        raise RegistrationError(f"Server(eras=…): expected one or both of {', '.join(map(repr, names))}, got {eras!r}")
+    return frozenset(Era(name) for name in given)
+
+
 def check_info(info: dict[str, Any], instructions: Any) -> dict[str, Any]:
     """What a server says of itself, as it is sent.
 
@@ -103,31 +113,31 @@ def check_info(info: dict[str, Any], instructions: Any) -> dict[str, Any]:
     return out
 
 
-def a_function(fn: Any, kind: str) -> Any:
+def check_function(fn: Any, kind: str) -> Any:
     """What was given to a decorator, unless it is a name in the wrong place."""
     if isinstance(fn, str):
         raise RegistrationError(f"@server.{kind}({fn!r}): the name goes into name=, as in @server.{kind}(name={fn!r})")
     return fn
 
 
-def definition(
-    handler: Handler, title: str | None, description: str | None, icons: Icons | None, meta: Any
-) -> dict[str, Any]:
+def definition(handler: Handler, options: Options) -> dict[str, Any]:
     """What a list shows of every kind of component.
 
     Raises:
         RegistrationError: the specification does not allow a part of it.
     """
     where = str(handler.error("")).removesuffix(": ")
-    wire: dict[str, Any] = {"name": handler.name, "title": title or title_of(handler.name)}
-    text = handler.text if description is None else description
+    wire: dict[str, Any] = {"name": handler.name, "title": options.get("title") or title_of(handler.name)}
+    text = options.get("description")
+    if text is None:
+        text = handler.text
     if text:
         wire["description"] = text
     for name in wire:
         _check_text(f"{where}: {name}", wire[name])
-    if icons:
+    if icons := options.get("icons"):
         wire["icons"] = _icons(f"{where}: icons", icons)
-    if meta:
+    if meta := options.get("meta"):
         wire["_meta"] = _object(f"{where}: meta", meta)
     return wire
 
@@ -249,7 +259,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and type(value) is not bool
 
 
-def a_timeout(handler: Handler, timeout: float | None) -> float | None:
+def check_timeout(handler: Handler, timeout: float | None) -> float | None:
     """A timeout that is one."""
     if timeout is not None and not (_is_number(timeout) and timeout > 0):
         raise handler.error(f"timeout must be a positive number of seconds, got {timeout!r}")

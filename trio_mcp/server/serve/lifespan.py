@@ -7,25 +7,14 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-from ..scopes.groups import unwrapped
+from ...scopes.groups import unwrapped
+from ..declare.server import Server
 
-__all__ = ["LifespanT", "open_lifespan"]
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    from .server import ServerBase
-
-    # The default lets people write `Server("name")` and `Context` without a type; at run time it is not needed.
-    LifespanT = TypeVar("LifespanT", default=Any)
-else:
-    from typing import TypeVar
-
-    LifespanT = TypeVar("LifespanT")
+__all__ = ["open_lifespan"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
@@ -41,7 +30,7 @@ class _Held:
 
 
 @asynccontextmanager
-async def open_lifespan(server: ServerBase[Any]) -> AsyncIterator[Any]:
+async def open_lifespan(server: Server[Any]) -> AsyncIterator[Any]:
     """Enter the lifespan of a server; leave it at the end of the block, however that ends.
 
     It stands in a task of its own, in a shield, so that a cancellation reaches the block first and the lifespan, with all that
@@ -71,7 +60,7 @@ async def open_lifespan(server: ServerBase[Any]) -> AsyncIterator[Any]:
         server.stage = ("closed", time.monotonic())
 
 
-async def _hold(server: ServerBase[Any], held: _Held, *, task_status: trio.TaskStatus[None]) -> None:
+async def _hold(server: Server[Any], held: _Held, *, task_status: trio.TaskStatus[None]) -> None:
     limits = server.limits
     assert server.lifespan is not None
     with trio.CancelScope() as life:

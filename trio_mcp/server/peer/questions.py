@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ..protocol.content import Text
-from ..protocol.jsontext import find_unwritable, shorten
-from ..protocol.results import PromptMessage
+from ...errors import MissingClientCapability
+from ...protocol.content import Text
+from ...protocol.jsontext import find_unwritable, shorten
+from ...protocol.results import PromptMessage
 from .forms import Form
 
 __all__ = [
     "Elicited",
     "InputRequired",
     "Question",
+    "check_capability",
     "form_question",
     "questions_of",
     "roots_question",
@@ -125,6 +127,29 @@ class InputRequired:
     def __post_init__(self) -> None:
         if not self.requests and self.state is None:
             raise ValueError("InputRequired needs requests or a state")
+
+
+def check_capability(question: Question, declared: Mapping[str, Any], what: str) -> None:
+    """Check that a client can be asked.
+
+    Args:
+        question: What is to be asked.
+        declared: The capabilities of the client.
+        what: Who asks, for the message.
+
+    Raises:
+        MissingClientCapability: it did not declare what the question needs.
+    """
+    for name, inner in question.needs.items():
+        have = declared.get(name)
+        # An empty `elicitation` means forms (client/elicitation, section Capabilities).
+        missing = [key for key in inner if key not in (have or {})]
+        if type(have) is dict and (not missing or (not have and missing == ["form"])):
+            continue
+        raise MissingClientCapability(
+            f"The client did not declare the capability {name}{f'.{missing[0]}' if missing else ''}, which {what} needs",
+            {"requiredCapabilities": question.needs},
+        )
 
 
 def form_question(message: str, form: Any) -> Question:

@@ -5,31 +5,28 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-from ..errors import InvalidParams, ProtocolError, ServerBusy
-from ..limits import TASK_TTL_MOST, Limits
-from ..protocol.jsontext import shorten
-from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from ..protocol.tasks import TASK_CHANGED, Mode, Signal, Task, TaskClock, readable_for
-from ..scopes.call import Call
-from ..scopes.groups import unwrapped
-from ..tasks.memory import MemoryTaskStore
-from ..tasks.store import TaskStore
+from ...errors import InvalidParams, ProtocolError, ServerBusy
+from ...limits import TASK_TTL_MOST
+from ...protocol.jsontext import shorten
+from ...protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from ...protocol.tasks import Mode, Signal, Task
+from ...scopes.call import Call
+from ...scopes.groups import unwrapped
+from ...tasks.memory import MemoryTaskStore
+from ...tasks.store import TaskStore
+from ..ask.context import Context
+from ..ask.running_server import RunningServer
+from ..declare.registry import Tool
 from .adoption import Adoption, log_failure
-from .context import Context
-from .registry import Tool
-from .task import Outcome, ServerTask
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .task import Outcome, ServerTask, TaskTable
 
 __all__ = ["Tasks", "TasksStatistics", "cancel_task", "get_task", "update_task"]
 
@@ -59,38 +56,22 @@ class TasksStatistics:
     told: int
 
 
-class Tasks:
+class Tasks(TaskTable):
     """The tasks of an open server.
 
     Args:
-        engine: The server.
+        running: The server.
         store: Where they are kept.
         run: Runs a tool; raises nothing but cancellation.
-
-    Attributes:
-        running: Those whose work runs in this process, by id.
-        clock: Seconds since the epoch.
-        expiry: The same, as tasks expire by it.
+        time_out: Makes the outcome of a call whose time is over.
     """
 
-    def __init__(self, engine: Engine, store: TaskStore, run: Run) -> None:
-        self._engine = engine
+    def __init__(self, running: RunningServer, store: TaskStore, run: Run, time_out: Callable[[Call], Outcome]) -> None:
+        super().__init__(running, store, time_out)
         self._run = run
-        self.store: TaskStore = store
-        self.limits: Limits = engine.limits
-        self.owner: str = secrets.token_hex(8)
-        self.running: dict[str, ServerTask] = {}
-        self.threads: trio.CapacityLimiter = trio.CapacityLimiter(engine.limits.tasks_active)
-        self.clock: Callable[[], float] = time.time
-        self._collector: trio.Nursery | None = None
-        self.expiry: Callable[[], float] = TaskClock(
-            lambda: self.clock(), trio.current_time, readable_for(engine.limits.task_poll)
-        )
+        self.threads: trio.CapacityLimiter = trio.CapacityLimiter(running.limits.tasks_active)
         # Calls that have no row yet, by caller.
         self._opening: Counter[str] = Counter()
-        self._changed: dict[ServerTask, None] = {}
-        self._discarded: dict[str, None] = {}
-        self._work = trio.lowlevel.ParkingLot()
         self._used = trio.Event()
         self._adoption = Adoption(self, self._again)
         # Tasks of other processes that are listened to: how many listen, and which state was told last.
@@ -102,8 +83,8 @@ class Tasks:
         return TasksStatistics(
             running=len(self.running),
             opening=len(self._opening),
-            unsaved=len(self._changed),
-            discarded=len(self._discarded),
+            unsaved=len(self.changed),
+            discarded=len(self.discarded),
             heard=len(self._heard),
             told=len(self._told),
         )
@@ -113,7 +94,7 @@ class Tasks:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Hold the store open, with everything that looks after it."""
-        self._engine.server.has_tasks = lambda: bool(self.running)
+        self._server.server.has_tasks = lambda: bool(self.running)
         self.expiry()  # what is ahead later is a jump
         async with self.store.open(self.owner):
             with unwrapped():
@@ -126,7 +107,7 @@ class Tasks:
                     nursery.cancel_scope.cancel()
             with trio.move_on_after(self.limits.task_settle):
                 # More than once: a row that nobody was told of would count against its caller until it expires.
-                while self._changed or self._discarded:
+                while self.changed or self.discarded:
                     await self._write()
 
     async def begin(self, collector: trio.Nursery) -> None:
@@ -140,17 +121,6 @@ class Tasks:
             log_failure(exc)
             self._used.set()
 
-    @property
-    def collector(self) -> trio.Nursery:
-        """The nursery of handed-over work."""
-        assert self._collector is not None
-        return self._collector
-
-    @property
-    def tools(self) -> dict[str, Tool]:
-        """The tools of the server."""
-        return self._engine.registry.tools
-
     # -- calls
 
     async def call(self, call: Call, tool: Tool, values: dict[str, Any], mode: Mode) -> bytes:
@@ -159,7 +129,7 @@ class Tasks:
         Raises:
             ProtocolError: the outcome of the call, or too many tasks.
         """
-        context: Context[Any] = Context(self._engine, call)
+        context: Context[Any] = Context(self._server, call)
         task = self._new(call, tool, values, context)
         told = False
         # A tool that is a task or nothing is refused before it runs; another one asks for room when it becomes a task.
@@ -174,7 +144,7 @@ class Tasks:
                 if task.begun and not told:
                     task.abandon()
         if told:
-            return self._engine.encode({**task.row.to_wire(self.clock()), "resultType": "task"})
+            return self._server.encode({**task.row.to_wire(self.clock()), "resultType": "task"})
         outcome = task.outcome
         assert outcome is not None
         if isinstance(outcome, ProtocolError):
@@ -183,7 +153,7 @@ class Tasks:
 
     async def _serve(self, task: ServerTask, call: Call, tool: Tool, mode: Mode) -> None:
         """Run the work until it has ended or belongs to the collector."""
-        window = self._engine.server.task_inline_ms if tool.task_inline_ms is None else tool.task_inline_ms
+        window = self._server.server.task_inline_ms if tool.task_inline_ms is None else tool.task_inline_ms
         if mode is Mode.TASK or window == 0:
             if await self._may_create(task, tool):
                 call.task, task.escalated = task, True
@@ -228,7 +198,7 @@ class Tasks:
 
     def _again(self, row: Task, call: Call, values: dict[str, Any]) -> ServerTask:
         tool = self.tools[row.params["name"]]
-        return self._task(row, call, tool, values, Context(self._engine, call, row.recorded))
+        return self._task(row, call, tool, values, Context(self._server, call, row.recorded))
 
     def _task(self, row: Task, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> ServerTask:
         # Of one that is run again a part of its time is over.
@@ -294,31 +264,7 @@ class Tasks:
         self._used.set()
         await self.store.create(task.row)
 
-    def timed_out(self, call: Call, timeout: float) -> Outcome:
-        """The outcome of a call whose time is over."""
-        call.timeout = timeout
-        return self._engine.timed_out(call)
-
-    # -- what tasks tell
-
-    def publish(self, task_id: str) -> None:
-        """A task has changed: tell those who listen."""
-        self._engine.server.notices.publish(TASK_CHANGED, task_id)
-
-    def touch(self, task: ServerTask) -> None:
-        """A task has changed: the store is behind."""
-        self._changed[task] = None
-        self._work.unpark()
-
-    def discard(self, task_id: str) -> None:
-        """Delete the row of a task that nobody knows of."""
-        self._discarded[task_id] = None
-        self._work.unpark()
-
-    def forget(self, task: ServerTask) -> None:
-        """The work has ended."""
-        self.running.pop(task.id, None)
-        self._changed.pop(task, None)
+    # -- listening
 
     @contextmanager
     def heard(self, ids: list[str]) -> Iterator[None]:
@@ -337,22 +283,22 @@ class Tasks:
 
     async def _flush(self) -> None:
         while True:
-            while not self._changed and not self._discarded:
-                await self._work.park()
+            while not self.changed and not self.discarded:
+                await self.work.park()
             await self._write()
             # Progress comes in bursts, and each write is one to the disk.
             await trio.sleep(self.limits.task_flush)
 
     async def _write(self) -> None:
         """Bring the store up to date; what it refuses is tried again, and keeps no other back."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         failures: list[Exception] = []
         # At once: a store may write many with one flush.
         async with trio.open_nursery() as nursery:
             for task in changed:
                 if not task.over and not task.abandoned:
                     nursery.start_soon(self._save, task, failures)
-            for task_id in [*self._discarded]:
+            for task_id in [*self.discarded]:
                 nursery.start_soon(self._delete, task_id, failures)
         if failures:
             log_failure(failures[0])
@@ -363,7 +309,7 @@ class Tasks:
             await task.save()
         except BaseException as exc:
             if not task.over:
-                self._changed[task] = None
+                self.changed[task] = None
             if not isinstance(exc, Exception):
                 raise
             failures.append(exc)
@@ -375,7 +321,7 @@ class Tasks:
             failures.append(exc)
         else:
             # Not before: nobody else would ever delete it.
-            self._discarded.pop(task_id, None)
+            self.discarded.pop(task_id, None)
 
     async def _sweep(self) -> None:
         while True:
@@ -411,10 +357,6 @@ class Tasks:
 
     # -- the methods
 
-    def is_over(self, row: Task) -> bool:
-        """Whether the time of a task is over: nobody finds it any more."""
-        return row.expires <= self.expiry()
-
     async def find(self, task_id: str, principal: str) -> Task:
         """The state of a task of a caller.
 
@@ -430,15 +372,14 @@ class Tasks:
         return row
 
 
-async def get_task(engine: Engine, call: Call) -> dict[str, Any]:
+async def get_task(tasks: Tasks, call: Call) -> dict[str, Any]:
     """`tasks/get`."""
-    row = await engine.tasks.find(call.params["taskId"], call.principal)
-    return row.detailed(engine.tasks.clock())
+    row = await tasks.find(call.params["taskId"], call.principal)
+    return row.detailed(tasks.clock())
 
 
-async def update_task(engine: Engine, call: Call) -> dict[str, Any]:
+async def update_task(tasks: Tasks, call: Call) -> dict[str, Any]:
     """`tasks/update`: acknowledged once the answers are safe. Those that nobody waits for are ignored."""
-    tasks = engine.tasks
     row = await tasks.find(call.params["taskId"], call.principal)
     responses = call.params["inputResponses"]
     if row.id not in tasks.running and not row.final:
@@ -452,9 +393,8 @@ async def update_task(engine: Engine, call: Call) -> dict[str, Any]:
     return {}
 
 
-async def cancel_task(engine: Engine, call: Call) -> dict[str, Any]:
+async def cancel_task(tasks: Tasks, call: Call) -> dict[str, Any]:
     """`tasks/cancel`: acknowledged before the work has ended; a task that has ended stays as it is."""
-    tasks = engine.tasks
     row = await tasks.find(call.params["taskId"], call.principal)
     if not row.final and (row.id not in tasks.running or row.restartable):
         # Also where the work is here: a process that ends now must not begin it again.

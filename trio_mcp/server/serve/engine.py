@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 import trio
 
-from ..convert.anything import AnyCodec
-from ..convert.codec import Mismatch, Problem, render
-from ..convert.compiler import Compiler
-from ..errors import (
+from ...convert.codec import Mismatch, render
+from ...errors import (
     InternalError,
+    InvalidRequest,
     MethodNotFound,
     ProtocolError,
     ServerBusy,
@@ -22,64 +21,51 @@ from ..errors import (
     ToolError,
     UnsupportedVersion,
 )
-from ..limits import Limits
-from ..protocol.envelope import Request, encode_error, encode_result
-from ..protocol.jsontext import check_written, dumps, readable_text, shorten
-from ..protocol.meta import PROTOCOL_VERSION, SERVER_INFO, RequestMeta
-from ..protocol.methods import METHODS
-from ..protocol.revisions import ERAS, Era, check_version, era_of
-from ..scopes.call import Call, LastingCall, Outlet, run_call
-from ..scopes.collector import open_collector
-from ..scopes.executor import Executor
-from ..scopes.groups import only_exception, unwrapped
-from .context import Context
-from .extensions import check_declared
-from .failures import cut, make_sendable
+from ...limits import Limits
+from ...protocol.envelope import Request, encode_error, encode_result
+from ...protocol.jsontext import dumps, readable_text, shorten
+from ...protocol.legacy import Dialect, Hello, legacy_meta, negotiate, read_hello
+from ...protocol.meta import PROTOCOL_VERSION, RequestMeta
+from ...protocol.methods import METHODS, SESSION_METHODS, Method
+from ...protocol.revisions import ERAS, LEGACY, Era, check_version, era_of
+from ...protocol.tasks import TASKS
+from ...scopes.call import Call, LastingCall, Outlet, run_call
+from ...scopes.collector import open_collector
+from ...scopes.groups import only_exception, unwrapped
+from ..ask.context import Context
+from ..ask.rounds import AskAgain
+from ..declare.extensions import check_declared
+from ..declare.registry import Tool
+from ..declare.server import Server
+from ..failures import cut, make_sendable
+from ..paths import UnsafePath
+from ..peer.session import DEFAULT_LEVEL, Session
+from ..tasks.task import Outcome
+from .extensions import serve_method
 from .handlers import HANDLERS, error_result, run_tool
+from .legacy import SESSION_CHANGES, SESSION_HANDLERS
 from .lifespan import open_lifespan
-from .paths import UnsafePath
-from .registry import Registry, Tool
-from .rounds import AskAgain
-from .server import ServerBase
-from .task import Outcome
-from .tasks import Tasks
+from .serving import Serving
 
 __all__ = ["Engine", "open_engine"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 
-class Engine:
+class Engine(Serving):
     """A server that is open: its lifespan is entered, its executor counts.
 
     Made by `open_engine`. Transports call `prepare`, then `run` in a task of theirs.
 
     Attributes:
-        server: What was registered.
-        limits: Its bounds.
-        lifespan: The value of the lifespan.
-        executor: Admission, over all connections.
-        threads: The threads for plain functions.
-        tasks: Calls that have become tasks.
-        any: Writes values that have no declared type.
+        legacy: Whether revisions with sessions are spoken.
+        legacy_only: Whether no others are.
     """
 
-    def __init__(self, server: ServerBase[Any], lifespan: Any) -> None:
-        self.server: ServerBase[Any] = server
-        self.limits: Limits = server.limits
-        self.lifespan: Any = lifespan
-        self.executor: Executor = Executor.of_server(server.limits)
-        self.threads: trio.CapacityLimiter = trio.CapacityLimiter(server.limits.worker_threads)
-        self.any: Final[AnyCodec] = AnyCodec(Compiler(output=True).for_instance)
-        self.tasks: Tasks = Tasks(self, server.task_store, self._run_tool)
-        self._server_meta = {SERVER_INFO: server.info()}
-        # The end of nearly every result, written once.
-        self._tail = b',"resultType":"complete","_meta":' + dumps(self._server_meta) + b"}"
-
-    @property
-    def registry(self) -> Registry:
-        """What is offered right now."""
-        return self.server.registry
+    def __init__(self, server: Server[Any], lifespan: Any) -> None:
+        super().__init__(server, lifespan, self._run_tool, self.timed_out)
+        self.legacy: bool = Era.LEGACY in server.eras
+        self.legacy_only: bool = Era.MODERN not in server.eras
 
     # -- before the scope
 
@@ -89,7 +75,7 @@ class Engine:
         Raises:
             ProtocolError: to be answered with the id of the request.
         """
-        if era_of(request.method, request.params) is Era.LEGACY:
+        if self.legacy_only or era_of(request.method, request.params) is Era.LEGACY:
             raise self._no_legacy(request)
         meta = RequestMeta.from_params(request.params, self.limits)
         check_version(meta.protocol_version, self.server.revisions)
@@ -97,32 +83,94 @@ class Engine:
         if row is None and (method := self.server.extensions.find(request.method)) is not None:
             row = method.row
         if row is None or ERAS[meta.protocol_version] not in row.eras:
-            raise MethodNotFound(f"Method not found: {shorten(request.method)}")
-        if row.capability is not None and row.capability not in self.registry.capabilities:
-            raise MethodNotFound(f"Method not found: {request.method}; this server has no {row.capability}")
+            raise self._unknown(request.method)
+        self._check_offered(row)
         if row.extension is not None:
-            if row.extension not in self.registry.extensions:
-                raise MethodNotFound(
-                    f"Method not found: {request.method}; this server has no extension {row.extension}"
-                )
             check_declared(request.method, meta.client_capabilities, row.extension)
         row.check(request.params)
         if row.lasting:
             return LastingCall(request.id, request.method, request.params, meta, outlet)
         return Call(request.id, request.method, request.params, meta, outlet, self.limits.request_timeout)
 
+    def _unknown(self, method: str) -> MethodNotFound:
+        if method == "initialize":
+            # Of a client that mixes two revisions, and can choose one of them.
+            versions = [*self.server.revisions, *(LEGACY if self.legacy else ())]
+            return MethodNotFound(
+                f"Method not found: initialize, in a request of a revision without it; this server speaks {', '.join(versions)}",
+                {"supported": versions},
+            )
+        return MethodNotFound(f"Method not found: {shorten(method)}")
+
+    def _check_offered(self, row: Method) -> None:
+        """Check that this server has what a method is for."""
+        if row.capability is not None and row.capability not in self.registry.capabilities:
+            raise MethodNotFound(f"Method not found: {row.name}; this server has no {row.capability}")
+        if row.extension is not None and row.extension not in self.registry.extensions:
+            raise MethodNotFound(f"Method not found: {row.name}; this server has no extension {row.extension}")
+
     def _no_legacy(self, request: Request) -> ProtocolError:
         meta = request.params.get("_meta")
         named = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        if self.legacy_only:
+            # None of the modern codes: a client that meets one of them does not look for an older revision.
+            text = f"this server speaks {', '.join(LEGACY)}; open a session with initialize first"
+            if named is not None:
+                return MethodNotFound(f"Method not found: {shorten(request.method)} of revision {named}; {text}")
+            return InvalidRequest(f"Invalid request: {text}")
         wanted = named if named is not None else request.params.get("protocolVersion")
         versions = ", ".join(self.server.revisions)
+        how = "in _meta of each request; older ones in a session" if self.legacy else "without an initialize handshake"
         return UnsupportedVersion(
-            f"Unsupported protocol version: this server speaks {versions}, without an initialize handshake",
+            f"Unsupported protocol version: this server speaks {versions}, {how}",
             {
                 "supported": list(self.server.revisions),
                 "requested": wanted if isinstance(wanted, str) else "initialize",
             },
         )
+
+    # -- sessions
+
+    def welcome(self, request: Request) -> tuple[Dialect, Hello, bytes]:
+        """What `initialize` comes to: the dialect of the session, what the client says of itself, and the response.
+
+        Raises:
+            InvalidParams: the parameters are not those of `initialize`.
+        """
+        hello = read_hello(request.params)
+        dialect = negotiate(hello.revision)
+        capabilities = dialect.capabilities(self.registry.capabilities, TASKS in self.registry.extensions)
+        result = dialect.welcome(self.server.info(), capabilities, self.server.instructions)
+        return dialect, hello, encode_result(request.id, dumps(result))
+
+    def prepare_in(self, session: Session, request: Request, outlet: Outlet) -> Call | bytes:
+        """The same as `prepare` for a request in a session; what takes no time is answered at once.
+
+        Raises:
+            ProtocolError: to be answered with the id of the request.
+        """
+        row = SESSION_METHODS.get(request.method)
+        if row is None or (row.extension is not None and not session.dialect.tasks):
+            raise MethodNotFound(f"Method not found: {shorten(request.method)}")
+        self._check_offered(row)
+        params = request.params
+        level = session.log_level or DEFAULT_LEVEL
+        meta = legacy_meta(session.dialect, session.hello, level, params, self.limits)
+        row.check(params)
+        change = SESSION_CHANGES.get(request.method)
+        if change is not None:
+            change(session, params, self.limits)
+            return encode_result(request.id, b"{}")
+        # These are of rounds of input, which the revision does not have.
+        for name in ("requestState", "inputResponses"):
+            params.pop(name, None)
+        call = Call(request.id, request.method, params, meta, outlet, self.limits.request_timeout)
+        call.dialect, call.session, call.principal = session.dialect, session, session.principal
+        return call
+
+    def refusal(self, request: Request, session: Session, error: ProtocolError) -> bytes:
+        """The response to a request of a session that is refused."""
+        return encode_error(request.id, session.dialect.error(error))
 
     # -- inside the scope
 
@@ -147,6 +195,7 @@ class Engine:
             if outlet.full:
                 await outlet.wait_room()
             outlet.begin()
+            call.place = place
             if waited:
                 call.limit(call.timeout)
             call.answer(await self._perform(call))
@@ -154,7 +203,9 @@ class Engine:
                 # A peer that does not read is not worked for, for as long as the call might have run.
                 await outlet.wait_room()
         finally:
-            place.release()
+            # While it waits for its client it has none.
+            if call.place is not None:
+                call.place.release()
 
     async def _last(self, call: Call) -> None:
         """Run a call that takes no place, since it only waits."""
@@ -162,18 +213,18 @@ class Engine:
         call.answer(await self._perform(call))
 
     async def _perform(self, call: Call) -> bytes:
-        handler = HANDLERS.get(call.method)
+        handler = HANDLERS.get(call.method) if call.dialect is None else SESSION_HANDLERS[call.method]
         if handler is None:
             method = self.server.extensions.find(call.method)
             assert method is not None, call.method
-            handler = method.serve
+            return self._answer(call, await self.outcome(call, serve_method(method, self, call)))
         return self._answer(call, await self.outcome(call, handler(self, call)))
 
     def _answer(self, call: Call, outcome: bytes | ProtocolError) -> bytes:
         if isinstance(outcome, bytes):
             return encode_result(call.id, outcome)
         call.status, call.retry_after = outcome.http_status, outcome.retry_after
-        return encode_error(call.id, outcome)
+        return encode_error(call.id, outcome if call.dialect is None else call.dialect.error(outcome))
 
     async def outcome(self, call: Call, work: Awaitable[dict[str, Any] | bytes]) -> bytes | ProtocolError:
         """What a request answers: its encoded result, or the error. Only cancellation and KeyboardInterrupt come out.
@@ -184,7 +235,7 @@ class Engine:
         """
         try:
             result = await work
-            return result if isinstance(result, bytes) else self.encode(result)
+            return result if isinstance(result, bytes) else self.encode_for(call, result)
         except (trio.Cancelled, KeyboardInterrupt):
             # The first is a scope's business, the second that of whoever runs this program.
             raise
@@ -250,7 +301,7 @@ class Engine:
 
     def _failed(self, call: Call, text: str) -> bytes | ProtocolError:
         text = readable_text(text)
-        return self.encode(error_result(text)) if call.method == "tools/call" else InternalError(text)
+        return self.encode_for(call, error_result(text)) if call.method == "tools/call" else InternalError(text)
 
     def _timed_out(self, call: Call) -> bytes:
         return self._answer(call, self.timed_out(call))
@@ -259,7 +310,7 @@ class Engine:
         """The outcome of a call whose time is over."""
         text = f"{self._subject(call)} did not finish within {call.timeout:g} s"
         logger.warning("%s", text)
-        return self.encode(error_result(text)) if call.method == "tools/call" else TimedOut(text)
+        return self.encode_for(call, error_result(text)) if call.method == "tools/call" else TimedOut(text)
 
     def _what(self, call: Call) -> str:
         if call.method == "tools/call":
@@ -278,45 +329,6 @@ class Engine:
     async def _run_tool(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> Outcome:
         return await self.outcome(call, run_tool(self, call, tool, values, context, self.tasks.threads))
 
-    # -- results
-
-    def encode(self, result: dict[str, Any]) -> bytes:
-        """A result with `resultType` and `serverInfo` (basic/index), within what a client can be expected to read.
-
-        Raises:
-            Mismatch: it is larger than `limits.answer_bytes`, nested deeper than `limits.json_depth`, or not JSON.
-        """
-        plain = bool(result) and "_meta" not in result and "resultType" not in result
-        if not plain:
-            result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
-        try:
-            raw = dumps(result)
-        except ValueError as exc:
-            raise Mismatch(Problem(f"cannot be sent as JSON: {str(exc).removeprefix('$.')}")) from None
-        # One level is left for the envelope.
-        bad = check_written(raw, result, self.limits.json_depth - 1, self.limits.answer_bytes)
-        if bad is not None:
-            raise Mismatch(Problem(f"too large to send: {bad}"))
-        return raw[:-1] + self._tail if plain else raw
-
-    def page(self, key: str, make: Callable[[], dict[str, Any]]) -> bytes:
-        """A result that depends on the registry alone: encoded once for each state of it."""
-        pages = self.registry.pages
-        page = pages.get(key)
-        if page is None:
-            page = pages[key] = self.encode({**make(), **self.server.hints})
-        return page
-
-    def discovery(self) -> dict[str, Any]:
-        """What `server/discover` tells."""
-        out: dict[str, Any] = {
-            "supportedVersions": list(self.server.revisions),
-            "capabilities": self.registry.capabilities,
-        }
-        if self.server.instructions is not None:
-            out["instructions"] = self.server.instructions
-        return out
-
 
 def _first(group: BaseExceptionGroup[AskAgain]) -> AskAgain:
     """One of the questions that were asked at once: they all know of each other."""
@@ -333,7 +345,7 @@ def _text_of(exc: BaseException, limits: Limits) -> str:
 
 
 @asynccontextmanager
-async def open_engine(server: ServerBase[Any]) -> AsyncIterator[Engine]:
+async def open_engine(server: Server[Any]) -> AsyncIterator[Engine]:
     """Open a server: enter its lifespan; leave it at the end, after everything that used it.
 
     Raises:
@@ -352,4 +364,14 @@ async def _with_tasks(engine: Engine) -> AsyncIterator[Engine]:
     limits = engine.limits
     async with open_collector(engine.tasks.open(), limits.drain_timeout, limits.task_settle) as collector:
         await engine.tasks.begin(collector)
-        yield engine
+        if not engine.legacy:
+            yield engine
+            return
+        server = engine.server
+        with server.notices.attach(engine.sessions.hear):
+            async with engine.sessions.open():
+                server.list_sessions = engine.sessions.all
+                try:
+                    yield engine
+                finally:
+                    server.list_sessions = list

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 from typing import Any, Final, TypedDict
 
-from ..convert.codec import Codec, Found, Mismatch, Unsupported
-from ..convert.compiler import Compiler
-from ..convert.json_schema import BadSchema, GivenSchema
+from ...convert.codec import Codec, Found, Mismatch, Unsupported
+from ...convert.compiler import Compiler
+from ...convert.json_schema import BadSchema, GivenSchema
 
 __all__ = ["Form"]
 

@@ -7,30 +7,22 @@ The handler is run again on the retry, and each question finds its recorded answ
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib
-import os
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import trio
 
-from ..errors import MissingClientCapability, RegistrationError
-from ..protocol.jsontext import find_unwritable
-from ..protocol.methods import METHODS
-from ..scopes.call import Call
+from ...protocol.jsontext import find_unwritable
+from ...protocol.methods import METHODS
+from ...scopes.call import Call
+from ..peer.questions import InputRequired, Question, check_capability, questions_of
 from .journal import MISSING, Journal
-from .questions import InputRequired, Question, questions_of
+from .running_server import RunningServer
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
-__all__ = ["Ask", "AskAgain", "Rounds", "state_keys"]
-
-_ENVIRONMENT: Final = "TRIO_MCP_STATE_KEYS"
+__all__ = ["Ask", "AskAgain", "Rounds"]
 
 Ask = tuple[str | None, str, Question]
 """A question with the name that the handler gives it, or None, and its kind."""
@@ -51,10 +43,10 @@ class Rounds:
         journal: What was asked, answered and kept.
     """
 
-    __slots__ = ("_call", "_ending", "_engine", "_mirror", "journal")
+    __slots__ = ("_call", "_ending", "_mirror", "_running", "journal")
 
-    def __init__(self, engine: Engine, call: Call, recorded: dict[str, Any] | None = None) -> None:
-        self._engine = engine
+    def __init__(self, running: RunningServer, call: Call, recorded: dict[str, Any] | None = None) -> None:
+        self._running = running
         self._call = call
         row = METHODS.get(call.method)
         if row is None or row.mirror is None or "requestState" not in row.schema["properties"]:
@@ -67,18 +59,18 @@ class Rounds:
 
     def _module(self) -> Any:
         # The cipher takes a while to load, and most servers ask nothing.
-        return importlib.import_module("..protocol.state", __package__)
+        return importlib.import_module("...protocol.state", __package__)
 
     def _bound(self) -> bytes:
         call = self._call
         bound: bytes = self._module().binding(
-            self._engine.server.name, call.principal, call.method, call.params, self._mirror
+            self._running.server.name, call.principal, call.method, call.params, self._mirror
         )
         return bound
 
     def _open(self, state: str) -> dict[str, Any]:
         payload: dict[str, Any] = self._module().open_state(
-            state, self._engine.server.state_keys, time.time(), self._bound()
+            state, self._running.server.state_keys, time.time(), self._bound()
         )
         return payload
 
@@ -97,6 +89,9 @@ class Rounds:
         if missing and self._call.task is not None:
             # The request is over, and a task can wait.
             await self._call.task.ask(missing)
+        elif missing and self._call.session is not None:
+            # The client is asked while the request waits.
+            await self._call.session.ask(self._call, missing)
         elif missing:
             for entry in missing:
                 entry.waiting = True
@@ -116,18 +111,7 @@ class Rounds:
         return [question.result(entry.answer) for entry, question in entries]
 
     def _check_capability(self, question: Question) -> None:
-        declared: Any = self._call.meta.client_capabilities
-        for name, inner in question.needs.items():
-            have = declared.get(name)
-            # An empty `elicitation` means forms (client/elicitation, section Capabilities).
-            missing = [key for key in inner if key not in (have or {})]
-            if type(have) is dict and (not missing or (not have and missing == ["form"])):
-                continue
-            raise MissingClientCapability(
-                f"The client did not declare the capability {name}{f'.{missing[0]}' if missing else ''}, which "
-                f"{self._call.method} needs",
-                {"requiredCapabilities": question.needs},
-            )
+        check_capability(question, self._call.meta.client_capabilities, self._call.method)
 
     async def keep(self, key: str, value: Any) -> None:
         """Keep a value for the rounds to come; in a task it is stored before this returns.
@@ -165,8 +149,13 @@ class Rounds:
         self.journal.responses = {}
         return self._result({key: dict(request) for key, request in result.requests.items()})
 
+    @property
+    def waits(self) -> bool:
+        """Whether a question can be waited for, so that the handler is not run again from the top."""
+        return self._call.task is not None or self._call.session is not None
+
     async def low_level_wait(self, result: InputRequired) -> None:
-        """The same in a task: wait for the answers, which the handler finds when it is called again."""
+        """The same in a task, or in a session: wait for the answers, which the handler finds when it is called again."""
         questions = questions_of(result)
         for question in questions.values():
             self._check_capability(question)
@@ -177,28 +166,31 @@ class Rounds:
         await self.go_on()
 
     async def go_on(self) -> None:
-        """In a task: wait for the answers of the low-level round that is open, if one is."""
+        """Where it can wait: for the answers of the low-level round that is open, if one is."""
         task, journal = self._call.task, self.journal
-        assert task is not None
+        assert self.waits
         if journal.open_round is None:
             return
         questions = questions_of(InputRequired(journal.open_round, state=journal.state or 0))
         entries = {name: journal.ask(name, name, question) for name, question in questions.items()}
         missing = [entry for entry in entries.values() if entry.answer is MISSING]
-        if missing:
+        if task is not None and missing:
             await task.ask(missing)
+        elif self._call.session is not None and missing:
+            await self._call.session.ask(self._call, missing)
         journal.responses = {name: entry.answer for name, entry in entries.items()}
         journal.open_round = None
         # The next round may ask the same again, and means it.
         for entry in entries.values():
             journal.forget(entry)
-        await task.record()
+        if task is not None:
+            await task.record()
 
     def _result(self, requests: dict[str, Any]) -> dict[str, Any]:
-        limits = self._engine.limits
+        limits = self._running.limits
         sealed = self._module().seal_state(
             self.journal.to_json(stored=False),
-            self._engine.server.state_keys[0],
+            self._running.server.state_keys[0],
             secrets.token_bytes(12),
             time.time() + limits.state_lifetime,
             self._bound(),
@@ -212,24 +204,3 @@ class Rounds:
         if requests:
             out["inputRequests"] = requests
         return out
-
-
-def state_keys(given: Any) -> list[bytes]:
-    """The key ring: what was given, or what the environment holds, or one random key for this process.
-
-    The first one seals; all of them open, so a new key can be put in front while old states are still on their way.
-
-    Raises:
-        RegistrationError: a key is not 32 bytes (in the environment: Base64, separated by commas).
-    """
-    keys = list(given) if given is not None else None
-    if keys is None and os.environ.get(_ENVIRONMENT):
-        try:
-            keys = [base64.b64decode(text.strip(), validate=True) for text in os.environ[_ENVIRONMENT].split(",")]
-        except (binascii.Error, ValueError):
-            raise RegistrationError(f"{_ENVIRONMENT}: expected 32 bytes in Base64 each, separated by commas") from None
-    if keys is None:
-        return [secrets.token_bytes(32)]
-    if not keys or any(not isinstance(key, bytes) or len(key) != 32 for key in keys):
-        raise RegistrationError("state_keys: expected one or more keys of 32 bytes")
-    return keys

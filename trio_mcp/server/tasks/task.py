@@ -7,24 +7,26 @@ moment at which two own it. What ends it is always its own scope, or the scope o
 from __future__ import annotations
 
 import logging
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-from ..errors import InternalError, ProtocolError
-from ..protocol.tasks import Status, Task
-from ..scopes.call import Call
-from ..tasks.store import TaskStoreError
-from .context import Context
-from .failures import cut, ended
-from .journal import Entry
+from ...errors import InternalError, ProtocolError
+from ...limits import Limits
+from ...protocol.tasks import TASK_CHANGED, Status, Task, TaskClock, readable_for
+from ...scopes.call import Call
+from ...tasks.store import TaskStore, TaskStoreError
+from ..ask.context import Context
+from ..ask.journal import Entry
+from ..ask.running_server import RunningServer
+from ..declare.registry import Tool
+from ..failures import cut, ended
 
-if TYPE_CHECKING:
-    from .tasks import Tasks
-
-__all__ = ["INTERRUPTED", "Outcome", "ServerTask"]
+__all__ = ["INTERRUPTED", "Outcome", "ServerTask", "TaskTable"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.tasks")
 
@@ -38,7 +40,7 @@ class ServerTask:
     """A call that is, or may become, a task.
 
     Args:
-        tasks: All of this server.
+        tasks: The table in which it stands.
         row: Its first state.
         call: The request.
         context: What its handler gets.
@@ -76,7 +78,7 @@ class ServerTask:
 
     def __init__(
         self,
-        tasks: Tasks,
+        tasks: TaskTable,
         row: Task,
         call: Call,
         context: Context[Any],
@@ -282,3 +284,76 @@ class ServerTask:
         requests = journal.waiting()
         status: Status = "input_required" if requests else "working"
         self._change(status=status, requests=requests, recorded=self.recorded())
+
+
+class TaskTable:
+    """What the tasks of a server share: where they are kept, which run here, and which the store is behind.
+
+    Args:
+        running: The server.
+        store: Where they are kept.
+        time_out: Makes the outcome of a call whose time is over.
+
+    Attributes:
+        running: Those whose work runs in this process, by id.
+        changed: Those whose state is newer than their row.
+        discarded: Rows that are to be deleted.
+        work: Where whoever writes to the store waits for work.
+        clock: Seconds since the epoch.
+        expiry: The same, as tasks expire by it.
+    """
+
+    def __init__(self, running: RunningServer, store: TaskStore, time_out: Callable[[Call], Outcome]) -> None:
+        self._server = running
+        self._time_out = time_out
+        self.store: TaskStore = store
+        self.limits: Limits = running.limits
+        self.owner: str = secrets.token_hex(8)
+        self.running: dict[str, ServerTask] = {}
+        self.changed: dict[ServerTask, None] = {}
+        self.discarded: dict[str, None] = {}
+        self.work: trio.lowlevel.ParkingLot = trio.lowlevel.ParkingLot()
+        self.clock: Callable[[], float] = time.time
+        self.expiry: Callable[[], float] = TaskClock(
+            lambda: self.clock(), trio.current_time, readable_for(running.limits.task_poll)
+        )
+        self._collector: trio.Nursery | None = None
+
+    @property
+    def collector(self) -> trio.Nursery:
+        """The nursery of handed-over work."""
+        assert self._collector is not None
+        return self._collector
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools of the server."""
+        return self._server.registry.tools
+
+    def timed_out(self, call: Call, timeout: float) -> Outcome:
+        """The outcome of a call whose time is over."""
+        call.timeout = timeout
+        return self._time_out(call)
+
+    def publish(self, task_id: str) -> None:
+        """A task has changed: tell those who listen."""
+        self._server.server.notices.publish(TASK_CHANGED, task_id)
+
+    def touch(self, task: ServerTask) -> None:
+        """A task has changed: the store is behind."""
+        self.changed[task] = None
+        self.work.unpark()
+
+    def discard(self, task_id: str) -> None:
+        """Delete the row of a task that nobody knows of."""
+        self.discarded[task_id] = None
+        self.work.unpark()
+
+    def forget(self, task: ServerTask) -> None:
+        """The work has ended."""
+        self.running.pop(task.id, None)
+        self.changed.pop(task, None)
+
+    def is_over(self, row: Task) -> bool:
+        """Whether the time of a task is over: nobody finds it any more."""
+        return row.expires <= self.expiry()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import trio
 
-from .questions import Question
+from ..peer.questions import Question
 
 __all__ = ["MISSING", "Entry", "Journal"]
 

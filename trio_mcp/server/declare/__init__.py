@@ -1,0 +1,1 @@
+"""What a person declares: servers, tools, resources, prompts, and what follows from their signatures."""
