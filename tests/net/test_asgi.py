@@ -86,7 +86,7 @@ async def test_both_spellings_of_the_path_are_answered_directly(prefix: str, pat
         assert (status, text_of(json.loads(body))) == (200, "y")
         await two.aclose()
         assert (await get(site, f"{prefix}/mcpx"))[0] == 404
-        assert (await get(site, f"{prefix}{path}"))[0] == 405
+        assert (await get(site, f"{prefix}{path}"))[0] == 400
 
 
 async def test_the_root_path_of_the_host() -> None:

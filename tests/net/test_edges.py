@@ -68,7 +68,7 @@ async def test_what_is_refused_by_its_head_does_not_end_the_connection(edge: Edg
         for path in ("/other", "/mcpx"):
             assert (await client.call(call(1, "echo", text="x"), path=path, method="GET")).status == 404
         for path in ("/mcp", "/mcp/"):
-            assert (await client.call(call(1, "echo", text="x"), path=path, method="GET")).status == 405
+            assert (await client.call(call(1, "echo", text="x"), path=path, method="PUT")).status == 405
         evil = await client.call(call(1, "echo", text="x"), method="GET", host="evil.example")
         assert evil.status == 403
         assert "allowed_hosts" in evil.messages[0]["error"]["message"]

@@ -90,7 +90,7 @@ async def test_the_application_and_the_endpoint_share_an_address_and_a_process(
                 assert (await browser.get(web.page + path)).text == "hello"
             # The endpoint, with a slash and without.
             for path in ("mcp", "mcp/"):
-                assert (await browser.get(web.page + path)).status_code == 405
+                assert (await browser.get(web.page + path)).status_code == 400
         async with open_client(web.url) as client:
             assert (await client.call_tool("visits")).data == 3
         assert web.end(number) < 20

@@ -70,7 +70,7 @@ async def test_a_page_that_is_allowed_hears_so(http: httpx2.AsyncClient, url: st
     answer = await ask(http, url, PAGE)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == PAGE
-    assert answer.headers["access-control-allow-methods"] == "POST"
+    assert answer.headers["access-control-allow-methods"] == "GET, POST, DELETE"
     allowed = answer.headers["access-control-allow-headers"].split(", ")
     assert allowed == ["authorization", "content-type", "mcp-method", "mcp-name", "mcp-param-x", "mcp-protocol-version"]
 

@@ -85,17 +85,18 @@ def test_each_log_level_is_read(name: str) -> None:
 
 
 NEEDS = f"Invalid params: _meta must be an object with {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}, got "
+OLDER = "; a client of a revision before 2026-07-28 opens a session with initialize first"
 
 
 @pytest.mark.parametrize(("meta", "got"), [([], "[]"), ("x", '"x"'), (1, "1"), (False, "false")])
 def test_meta_is_an_object(meta: Any, got: str) -> None:
-    assert refused(meta) == NEEDS + got
+    assert refused(meta) == NEEDS + got + OLDER
 
 
 def test_meta_is_required() -> None:
     with pytest.raises(InvalidParams) as caught:
         RequestMeta.from_params({})
-    assert caught.value.message == NEEDS + "nothing"
+    assert caught.value.message == NEEDS + "nothing" + OLDER
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,8 @@ async def test_an_id_in_use_is_refused_until_it_is_free(autojump_clock: MockCloc
 # -- versions and metadata
 
 
-async def test_initialize_is_refused_and_told_which_versions_there_are() -> None:
-    server, _ = make()
+async def test_without_older_revisions_initialize_is_refused_and_told_which_versions_there_are() -> None:
+    server, _ = make(eras=["modern"])
     async with open_raw(server) as peer:
         await peer.send(
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}

@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, ServerBusy
+from trio_mcp import Context, Server, ServerBusy
 from trio_mcp.protocol.http import Accepts
 from trio_mcp.scopes.executor import ExecutorStatistics
 from trio_mcp.server.serve.engine import open_engine
@@ -331,9 +331,10 @@ async def test_a_version_that_is_not_served_is_told_which_are(site: Site) -> Non
         assert answer.json["error"]["data"] == {"supported": ["2026-07-28"], "requested": version}
 
 
-async def test_a_legacy_handshake_is_told_which_versions_there_are(site: Site) -> None:
+async def test_without_older_revisions_a_handshake_is_told_which_versions_there_are() -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
-    answer = await site.connect().ask(message, MCP_Protocol_Version=None, Mcp_Method=None)
+    async with open_site(Server("modern", eras=["modern"])) as site:
+        answer = await site.connect().ask(message, MCP_Protocol_Version=None, Mcp_Method=None)
     assert (answer.status, answer.code, answer.json["id"]) == (400, -32022, 1)
     assert answer.json["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
 
@@ -371,13 +372,20 @@ async def test_the_root_can_be_the_endpoint() -> None:
         assert (await peer.ask(HELLO, target="/mcp")).status == 404
 
 
-@pytest.mark.parametrize("verb", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
-async def test_only_post_is_allowed(verb: str, site: Site) -> None:
+@pytest.mark.parametrize("verb", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE"])
+async def test_only_the_verbs_of_the_endpoint_are_allowed(verb: str, site: Site) -> None:
     peer = site.connect()
     answer = await peer.ask(verb=verb)
-    assert (answer.status, answer.fields["allow"]) == (405, "POST")
+    assert (answer.status, answer.fields["allow"]) == (405, "GET, POST, DELETE")
     assert (answer.body == b"") == (verb == "HEAD")
     assert (await peer.ask(HELLO)).text == "hello"
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+async def test_without_older_revisions_only_post_is_allowed(verb: str) -> None:
+    async with open_site(Server("modern", eras=["modern"])) as site:
+        answer = await site.connect().ask(verb=verb)
+    assert (answer.status, answer.fields["allow"]) == (405, "POST")
 
 
 async def test_head_gets_the_fields_of_the_answer_and_no_body(site: Site) -> None:
@@ -616,7 +624,7 @@ async def test_requests_that_come_together_are_answered_in_order(autojump_clock:
         http(call(1, "slow", seconds=2)),
         http(NOTE),
         http(call(3, "slow", seconds=1)),
-        http(verb="GET"),
+        http(verb="PUT"),
         http(call(5, "steps", PROGRESS, count=2, pause=0)),
         http(HELLO, target="/nowhere", body=b""),
         http(call(7, "echo", text="last")),

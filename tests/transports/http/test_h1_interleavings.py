@@ -31,7 +31,7 @@ numbers = st.sampled_from([0, 0, *range(CONNECTIONS)])
 requests = st.tuples(
     st.just("request"),
     numbers,
-    st.sampled_from(["work", "work", "work", "fail", "missing", "notification", "garbage body", "get"]),
+    st.sampled_from(["work", "work", "work", "fail", "missing", "notification", "garbage body", "put"]),
     st.sampled_from([0, 0, 0.5, 1, 3, 30]),
     st.sampled_from([1, 10, 5_000]),
     st.sampled_from([BOTH, BOTH, "application/json", "text/event-stream"]),
@@ -113,8 +113,8 @@ class World:
 
 
 def message_of(tag: int, tool: str, seconds: float, size: int, accept: str) -> bytes:
-    if tool == "get":
-        return http(verb="GET")
+    if tool == "put":
+        return http(verb="PUT")
     if tool == "garbage body":
         return http(body=b"{]", accept=accept)
     if tool == "notification":
@@ -152,7 +152,7 @@ async def perform(world: World, tag: int, action: Any, cuts: list[int]) -> None:
 
 
 def check_answer(item: Sent, answer: Answer) -> None:
-    expected = {"notification": 202, "garbage body": 400, "get": 405, "missing": 400}.get(item.tool, 200)
+    expected = {"notification": 202, "garbage body": 400, "put": 405, "missing": 400}.get(item.tool, 200)
     if answer.status == 503:
         assert expected in (200, 400)
         assert answer.json["id"] == item.tag

@@ -189,13 +189,13 @@ class Engine(Serving):
             call.answer(self._answer(call, exc))
             return
         outlet = call.outlet
+        call.place = place
         try:
             # A place that comes free while everything ends must not start user code.
             await trio.lowlevel.checkpoint_if_cancelled()
             if outlet.full:
                 await outlet.wait_room()
             outlet.begin()
-            call.place = place
             if waited:
                 call.limit(call.timeout)
             call.answer(await self._perform(call))
