@@ -151,11 +151,12 @@ async def serve_http(
 
     Raises:
         MCPError: the address cannot be bound, the certificate cannot be used, or the server is open already.
-        ValueError: `bind` or `path` is malformed.
+        ValueError: `bind`, `path`, or one of the hosts or origins is malformed.
     """
     with unwrapped():
         edge = importlib.import_module(".transports.http.edge", __package__)
         edge.check_path(path)
+        edge.check_allowed(allowed_hosts, allowed_origins)
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         # Bound first: the lifespan may do much, for nothing when the address is taken.
         async with (
@@ -184,7 +185,7 @@ def http_app(
         allowed_origins: As for `serve_http`.
 
     Raises:
-        ValueError: `path` is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed.
     """
     app: HttpApp = importlib.import_module(".transports.http.asgi", __package__).HttpApp(
         server, path, allowed_hosts, allowed_origins

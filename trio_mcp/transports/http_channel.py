@@ -391,7 +391,8 @@ async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], bool]) 
                     failed = exc
                     scope.cancel()
                 if done:
-                    # To the end of the stream, if that is near: then the connection can be used again.
+                    # To the end of the stream, if that is near: then the connection can be used again. An error ends a
+                    # stream as a result does, and to leave at once would cost the next call a connection.
                     scope.deadline = trio.current_time() + _LINGER
         except Exception as exc:
             broken = exc

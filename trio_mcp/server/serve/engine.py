@@ -182,7 +182,8 @@ class Engine(Serving):
         """Wait for the place of a call, and hold it until its answer has room."""
         try:
             place = call.place or self.executor.ticket()
-            if not place.ready:
+            waited = not place.ready
+            if waited:
                 await place.wait()
         except ServerBusy as exc:
             call.answer(self._answer(call, exc))
@@ -195,7 +196,7 @@ class Engine(Serving):
             if outlet.full:
                 await outlet.wait_room()
             outlet.begin()
-            if place.waited:
+            if waited:
                 call.limit(call.timeout)
             call.answer(await self._perform(call))
             if outlet.full:

@@ -19,7 +19,7 @@ from ...limits import Limits
 from ...protocol.http import Accepts, Refusal
 from ...server.declare.server import Server
 from ...server.serve.engine import Engine, open_engine
-from .endpoint import HttpEndpoint, check_path
+from .endpoint import HttpEndpoint, check_allowed, check_path
 from .exchange import HttpExchange, HttpFields
 
 __all__ = ["HttpApp"]
@@ -48,6 +48,7 @@ class HttpApp:
         allowed_origins: list[str] | None = None,
     ) -> None:
         check_path(path)
+        check_allowed(allowed_hosts, allowed_origins)
         self._server = server
         self._path = path
         self._hosts = allowed_hosts

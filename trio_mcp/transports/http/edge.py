@@ -18,11 +18,19 @@ from ...protocol.http import is_loopback
 from ...scopes.groups import unwrapped
 from ...server.serve.engine import Engine
 from ..progress import Progressing
-from .endpoint import HttpEndpoint, check_path
+from .endpoint import HttpEndpoint, check_allowed, check_path
 from .h1 import H1Connection
 from .listeners import Bound, check_bind, open_listeners
 
-__all__ = ["HttpServer", "check_bind", "check_path", "open_listeners", "serve_listeners", "tls_context"]
+__all__ = [
+    "HttpServer",
+    "check_allowed",
+    "check_bind",
+    "check_path",
+    "open_listeners",
+    "serve_listeners",
+    "tls_context",
+]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -40,11 +41,12 @@ from .ending import Lasting, Running, retry_after
 from .exchange import EMPTY, HttpExchange
 from .sessions import SESSION_ID, HttpSessions
 
-__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_path"]
+__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
+_ORIGIN: Final = re.compile(r"null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?")
 
 
 def check_path(path: str) -> None:
@@ -55,6 +57,25 @@ def check_path(path: str) -> None:
     """
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ValueError(f"path must start with a slash and have no query, got {path!r}")
+
+
+def check_allowed(hosts: list[str] | None, origins: list[str] | None) -> None:
+    """Check `allowed_hosts` and `allowed_origins`: one that nobody could send would only be noticed by its 403.
+
+    Raises:
+        ValueError: one of them is malformed; it names that.
+    """
+    for host in hosts or ():
+        if "" in (host_policy([], [host]).hosts or ()):
+            raise ValueError(
+                f"allowed_hosts: {host!r} is no name of a host; expected one without a scheme or a path, as in shop.example"
+            )
+    for origin in origins or ():
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ValueError(
+                f"allowed_origins: {origin!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT, "
+                "as in https://app.example"
+            )
 
 
 class HttpEndpoint:
@@ -77,7 +98,7 @@ class HttpEndpoint:
         bodies: What the bodies of all requests may hold together; `take_body` counts there.
 
     Raises:
-        ValueError: `path` is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed.
     """
 
     def __init__(
@@ -90,6 +111,7 @@ class HttpEndpoint:
         address: str | None = None,
     ) -> None:
         check_path(path)
+        check_allowed(allowed_hosts, allowed_origins)
         self._engine = running
         self.limits: Limits = running.limits
         self._hosts = allowed_hosts
@@ -266,6 +288,7 @@ class HttpEndpoint:
             return
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
+        del value, message
         try:
             await self._run(exchange, call, outlet)
         finally:

@@ -210,6 +210,11 @@ class H1Connection:
 
     # -- time
 
+    def streams(self) -> None:
+        """The answer has become an event stream, which may stay open for hours."""
+        self._wire.rest()
+        self.schedule()
+
     def schedule(self) -> None:
         """What is due next, and when."""
         limits = self._limits
