@@ -287,7 +287,7 @@ class Dialect:
                 f"revision {self.revision} has no elicitation", {"requiredCapabilities": {"elicitation": {}}}
             )
         if self.modes:
-            return {**params, "elicitationId": page_id} if params.get("mode") == "url" else params
+            return {"elicitationId": page_id, **params} if params.get("mode") == "url" else params
         if params.get("mode") == "url":
             raise MissingClientCapability(
                 f"revision {self.revision} has forms only, and no pages to visit",

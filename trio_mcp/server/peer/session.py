@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ...errors import ConnectionClosed, RequestTimeout, ServerBusy, ToolError
+from ...errors import ClientRefused, ConnectionClosed, RequestTimeout, ServerBusy
 from ...limits import Limits
 from ...protocol.envelope import (
     ErrorResponse,
@@ -40,23 +40,10 @@ from .questions import (
     url_question,
 )
 
-__all__ = ["DEFAULT_LEVEL", "Answerable", "ClientRefused", "Session"]
+__all__ = ["DEFAULT_LEVEL", "Answerable", "Session"]
 
 DEFAULT_LEVEL = "info"
 """What is logged to a client that has not said from which level on."""
-
-
-class ClientRefused(ToolError):
-    """The client answered a question with an error: its user said no, or it cannot do this. In a tool the model is told.
-
-    Args:
-        message: What the client said, and to what.
-        code: The code of its error.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code: int = code
 
 
 class Answerable(Protocol):
@@ -399,6 +386,15 @@ class Session:
         await trio.lowlevel.checkpoint()
         check_capability(question, self.client_capabilities, "this question")
         return question.result(await self.put(question))
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Tell the client that a page which it was asked to visit is done (2025-11-25, client/elicitation). Never waits.
+
+        Args:
+            elicitation_id: As in `UrlElicitationRequired`, or in `ctx.elicit_url(…, elicitation_id=…)`.
+        """
+        if self.dialect.modes:
+            self._say(encode_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id}))
 
     async def ping(self, *, timeout: float = 10.0) -> None:
         """Ask the client whether it is there.

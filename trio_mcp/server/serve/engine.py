@@ -20,6 +20,7 @@ from ...errors import (
     TimedOut,
     ToolError,
     UnsupportedVersion,
+    UrlElicitationRequired,
 )
 from ...limits import Limits
 from ...protocol.envelope import Request, encode_error, encode_result
@@ -258,6 +259,9 @@ class Engine(Serving):
         """What a handler raised, as an outcome."""
         if isinstance(exc, UnsafePath) and call.method == "tools/call":
             return self._failed(call, exc.message)
+        if isinstance(exc, UrlElicitationRequired) and (call.dialect is None or not call.dialect.modes):
+            pages = "\n".join(f"{page['message']}: {page['url']}" for page in exc.pages)
+            return self._failed(call, f"{exc.message}:\n{pages}")
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, AskAgain):
