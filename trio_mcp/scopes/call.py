@@ -121,6 +121,8 @@ class Call:
     """
 
     __slots__ = (
+        "_had",
+        "_left",
         "close_stream",
         "delivered",
         "dialect",
@@ -170,6 +172,9 @@ class Call:
         self.delivered: bool = False
         self.dialect: Dialect | None = None
         self.session: Inquirer | None = None
+        # While it is away: the seconds that it has left, and the place that it had.
+        self._left: float | None = None
+        self._had: Ticket | None = None
         self.close_stream: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -217,28 +222,35 @@ class Call:
     async def away(self) -> AsyncIterator[None]:
         """Held while the call waits for its client: its place is given back, and its time does not run.
 
+        Several tasks of a call may be away at once. It has a place again as soon as one of them is back.
+
         Raises:
             ServerBusy: there is no place to come back to.
         """
-        left = self.scope.deadline - trio.current_time()
-        place, self.place = self.place, None
-        if place is not None:
-            place.release()
-        self.scope.deadline = math.inf
+        if self._left is None:
+            self._left = self.scope.deadline - trio.current_time()
+            self.scope.deadline = math.inf
+            if self.place is not None:
+                self._had, self.place = self.place, None
+                self._had.release()
         try:
             yield
         except Exception:
-            await self._come_back(place, left)
+            await self._come_back()
             raise
-        await self._come_back(place, left)
+        await self._come_back()
 
-    async def _come_back(self, place: Ticket | None, left: float) -> None:
-        if place is not None:
-            ticket = place.again()
+    async def _come_back(self) -> None:
+        left, had = self._left, self._had
+        if left is None:
+            return
+        self._left = self._had = None
+        self.scope.deadline = trio.current_time() + left
+        if had is not None:
+            ticket = had.again()
             if not ticket.ready:
                 await ticket.wait()
             self.place = ticket
-        self.scope.deadline = trio.current_time() + left
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Relay a notification of the worker, once there is room for it. Says nothing once the call is settled."""

@@ -4,6 +4,7 @@ connection."""
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,15 @@ class LineSession:
         self.end()
         self.session = session = self._engine.sessions.join(dialect, hello)
         self._nursery.start_soon(session.events.standalone.pump, _LinkTaker(self._link))
+        if self._engine.limits.session_ping < math.inf:
+            self._nursery.start_soon(self._keep_alive, session)
         return answer
+
+    async def _keep_alive(self, session: Session) -> None:
+        await session.keep_alive(self._engine.limits.session_ping)
+        if not session.closed:
+            logger.warning("%r does not answer pings: its connection ends", session)
+            self._nursery.cancel_scope.cancel()
 
     def end(self) -> None:
         """The connection has ended."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ...errors import ClientRefused, ConnectionClosed, RequestTimeout, ServerBusy
+from ...errors import ClientRefused, ConnectionClosed, InternalError, MCPError, RequestTimeout, ServerBusy
 from ...limits import Limits
 from ...protocol.envelope import (
     ErrorResponse,
@@ -339,17 +339,26 @@ class Session:
         """
         outlet = call.outlet
         await outlet.wait_room()
+        failures: list[MCPError] = []
         async with call.away():
             if len(entries) == 1:
-                await self._ask(call, entries[0])
-                return
-            async with trio.open_nursery() as nursery:
-                for entry in entries:
-                    nursery.start_soon(self._ask, call, entry)
+                await self._ask(call, entries[0], failures)
+            else:
+                async with trio.open_nursery() as nursery:
+                    for entry in entries:
+                        nursery.start_soon(self._ask, call, entry, failures)
+        if failures:
+            raise failures[0]
 
-    async def _ask(self, call: Call, entry: Answerable) -> None:
+    async def _ask(self, call: Call, entry: Answerable, failures: list[MCPError]) -> None:
         assert entry.question is not None
-        entry.answer = await self.put(entry.question, call.outlet.post)
+        try:
+            entry.answer = await self.put(entry.question, call.outlet.post)
+        except (ConnectionClosed, RequestTimeout) as exc:
+            # In a call that is no fault of the server.
+            failures.append(ClientRefused(str(exc), InternalError.code))
+        except MCPError as exc:
+            failures.append(exc)
 
     # -- outside of a call
 
@@ -360,6 +369,7 @@ class Session:
             MissingClientCapability: the client cannot show forms.
             ClientRefused: it answered with an error.
             ConnectionClosed: the session is over.
+            MCPError: it is not ready yet: `initialized` tells.
             RequestTimeout: it did not answer within `limits.question_timeout`.
         """
         found: Elicited[Any] = await self._outside(form_question(message, form))
@@ -384,6 +394,11 @@ class Session:
 
     async def _outside(self, question: Question) -> Any:
         await trio.lowlevel.checkpoint()
+        if not self.initialized:
+            # Until then only pings and log lines may be sent (basic/lifecycle, section Initialization).
+            raise MCPError(
+                "the client has not said yet that it is ready (notifications/initialized): session.initialized"
+            )
         check_capability(question, self.client_capabilities, "this question")
         return question.result(await self.put(question))
 
@@ -395,6 +410,23 @@ class Session:
         """
         if self.dialect.modes:
             self._say(encode_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id}))
+
+    async def keep_alive(self, interval: float) -> None:
+        """Ask the client again and again whether it is there, while somebody takes what it is told; come back when it is not.
+
+        Args:
+            interval: Seconds between two pings, and for which an answer is waited for.
+        """
+        while True:
+            await trio.sleep(interval)
+            if self.events.standalone.taker is not None:
+                try:
+                    await self.ping(timeout=interval)
+                except (RequestTimeout, ConnectionClosed):
+                    return
+                except MCPError:
+                    # It has said something, so it is there.
+                    continue
 
     async def ping(self, *, timeout: float = 10.0) -> None:
         """Ask the client whether it is there.

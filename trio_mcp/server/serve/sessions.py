@@ -8,6 +8,7 @@ of its connection, and only listed here.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -143,7 +144,10 @@ class Sessions:
         try:
             async with trio.open_nursery() as session.nursery:
                 task_status.started()
-                await trio.sleep_forever()
+                if self._limits.session_ping == math.inf:
+                    await trio.sleep_forever()
+                await session.keep_alive(self._limits.session_ping)
+                session.close("the client does not answer pings")
         finally:
             session.close("the server ends")
             self._forget(session)
