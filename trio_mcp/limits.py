@@ -176,8 +176,8 @@ class Limits:
     session_requests: int = 64
     """Questions and pings to one client that wait for an answer at once."""
     session_ping: float = math.inf
-    """Between two pings to a client that has a stream open, and how long it may take to answer one; where it does not, its session
-    ends. Off, since some clients answer none."""
+    """Between two pings to a client that has a stream open, and how long it may take to answer one; otherwise its session ends.
+    Off, since some clients answer none."""
     question_timeout: float = 600.0
     """How long the answer to one question may take in a session: as long as `state_lifetime`, in which a person answers there."""
     question_tries: int = 3
