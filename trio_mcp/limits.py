@@ -206,6 +206,9 @@ class Limits:
     answer_bytes: int = 64_000_000
     """Longest message that a client accepts. A client asked for it and chose the server, so it takes more than a server
     takes from anyone."""
+    probe_patience: float = 3.0
+    """How long a server may be silent at `server/discover` until it is asked by `initialize` as well: some older ones ignore
+    what they do not know."""
     client_events: int = 256
     """Progress and log messages that may wait for the caller's callbacks, a call. Beyond it the oldest is dropped: the
     latest progress is the one that counts, and a slow callback must not stop the answers of other calls."""

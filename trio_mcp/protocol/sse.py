@@ -46,13 +46,14 @@ class SSEParser:
 
     Args:
         limit: Most bytes of one event.
+        before: What has read the stream that this one takes up again: `retry` and `last_id` hold on.
 
     Attributes:
         retry: The last `retry` field, in milliseconds, or None.
         last_id: The last `id` field, or None.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, before: SSEParser | None = None) -> None:
         self._limit = limit
         self._line = bytearray()
         self._after_cr = False
@@ -62,8 +63,8 @@ class SSEParser:
         self._has_data = False
         self._size = 0
         self._event = ""
-        self.retry: int | None = None
-        self.last_id: str | None = None
+        self.retry: int | None = None if before is None else before.retry
+        self.last_id: str | None = None if before is None else before.last_id
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes; return the events that they complete. Events without data are not events.
