@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_event", "encode_prime"]
+__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_endpoint", "encode_event", "encode_prime"]
 
 COMMENT: Final = b":\n\n"
 """A comment: keeps a quiet stream alive, carries nothing."""
@@ -18,6 +18,11 @@ def encode_event(message: bytes, id: str | None = None) -> bytes:
     if id is not None:
         return b"event: message\nid: " + id.encode() + b"\ndata: " + message + b"\n\n"
     return b"event: message\ndata: " + message + b"\n\n"
+
+
+def encode_endpoint(uri: str) -> bytes:
+    """The event that tells a client where its messages go (2024-11-05, basic/transports)."""
+    return b"event: endpoint\ndata: " + uri.encode() + b"\n\n"
 
 
 def encode_prime(id: str, retry: float | None = None) -> bytes:

@@ -132,15 +132,21 @@ class Engine(Serving):
 
     # -- sessions
 
-    def welcome(self, request: Request) -> tuple[Dialect, Hello, bytes]:
+    def welcome(self, request: Request, *, alone: bool = False) -> tuple[Dialect, Hello, bytes]:
         """What `initialize` comes to: the dialect of the session, what the client says of itself, and the response.
+
+        Args:
+            request: The request.
+            alone: Whether no session follows: then nothing is promised that needs one.
 
         Raises:
             InvalidParams: the parameters are not those of `initialize`.
         """
         hello = read_hello(request.params)
         dialect = negotiate(hello.revision)
-        capabilities = dialect.capabilities(self.registry.capabilities, TASKS in self.registry.extensions)
+        capabilities = dialect.capabilities(
+            self.registry.capabilities, TASKS in self.registry.extensions and not alone, alone=alone
+        )
         result = dialect.welcome(self.server.info(), capabilities, self.server.instructions)
         return dialect, hello, encode_result(request.id, dumps(result))
 

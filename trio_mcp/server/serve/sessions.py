@@ -72,6 +72,8 @@ class Sessions:
         self._nursery: trio.Nursery | None = None
         self._sweep: trio.CancelScope = trio.CancelScope()
         self._news: trio.lowlevel.ParkingLot = trio.lowlevel.ParkingLot()
+        # Of sessions that are streams.
+        self._places = 0
         self._ended = False
 
     def statistics(self) -> SessionsStatistics:
@@ -120,9 +122,35 @@ class Sessions:
         Raises:
             ServerBusy: there are as many as there may be, and each of them is in use; or the server ends.
         """
+        nursery = self._make_room()
+        session = self._make(dialect, hello, principal)
+        session.on_use = self._used
+        self._shared[session.id] = session
+        self._used(session)
+        await nursery.start(self._live, session)
+        return session
+
+    def take_place(self) -> str:
+        """A place for a session that is a stream, which ends with it: it counts as the others do, and is always in use.
+
+        Returns:
+            An id. Whoever has it calls `give_place` at the end.
+
+        Raises:
+            ServerBusy: as for `start`.
+        """
+        self._make_room()
+        self._places += 1
+        return self._new_id()
+
+    def give_place(self) -> None:
+        """Such a stream has ended."""
+        self._places -= 1
+
+    def _make_room(self) -> trio.Nursery:
         if self._ended or self._nursery is None:
             raise ServerBusy("Server busy: the server is shutting down", {"retryAfter": self._limits.retry_after})
-        if len(self._shared) >= self._limits.sessions:
+        if len(self._shared) + self._places >= self._limits.sessions:
             oldest = next(iter(self._idle.values()), None)
             if oldest is None:
                 raise ServerBusy(
@@ -133,12 +161,7 @@ class Sessions:
             logger.warning("%r ends, since %d sessions are open and another one begins", oldest, len(self._shared))
             oldest.close("another one has taken its place")
             self._forget(oldest)
-        session = self._make(dialect, hello, principal)
-        session.on_use = self._used
-        self._shared[session.id] = session
-        self._used(session)
-        await self._nursery.start(self._live, session)
-        return session
+        return self._nursery
 
     async def _live(self, session: Session, *, task_status: trio.TaskStatus[None]) -> None:
         try:
@@ -153,7 +176,7 @@ class Sessions:
             self._forget(session)
 
     def join(self, dialect: Dialect, hello: Hello, principal: str = "") -> Session:
-        """A session of a byte stream. Whoever has the connection calls `leave` at its end."""
+        """A session that is a connection. Whoever has that calls `leave` at its end."""
         return self._make(dialect, hello, principal)
 
     def leave(self, session: Session) -> None:
@@ -161,10 +184,17 @@ class Sessions:
         session.close("the connection has ended")
         self._forget(session)
 
+    def alone(self, dialect: Dialect) -> Session:
+        """What stands for a session around one request that has none: it knows nothing of its client, and nobody finds it.
+        Whoever asks for it closes it."""
+        store = EventStore(self._limits.session_bytes)
+        return Session(self._new_id(), dialect, Hello(dialect.revision, {}, None), self._limits, store)
+
+    def _new_id(self) -> str:
+        return f"{self._owner}-{secrets.token_hex(16)}"
+
     def _make(self, dialect: Dialect, hello: Hello, principal: str) -> Session:
-        session = Session(
-            f"{self._owner}-{secrets.token_hex(16)}", dialect, hello, self._limits, self._store, principal
-        )
+        session = Session(self._new_id(), dialect, hello, self._limits, self._store, principal)
         self._open[session.id] = session
         return session
 

@@ -18,6 +18,7 @@ from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_value
 from ...protocol.http import (
+    NO_DELETE,
     POST_ONLY,
     WITH_SESSIONS,
     HostPolicy,
@@ -40,8 +41,10 @@ from ...wire.budget import BodyBudget
 from .ending import Lasting, Running, retry_after
 from .exchange import EMPTY, HttpExchange
 from .sessions import SESSION_ID, HttpSessions
+from .simple import Simple
+from .sse_pair import SsePair, pair_paths
 
-__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path"]
+__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path", "check_ways"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
@@ -78,6 +81,30 @@ def check_allowed(hosts: list[str] | None, origins: list[str] | None) -> None:
             )
 
 
+def check_ways(legacy: bool, path: str, sse: bool, simple: bool, no_delete: bool) -> None:
+    """Check which ways to reach a server may stand together.
+
+    Args:
+        legacy: Whether it speaks the revisions with sessions.
+        path: As for `HttpEndpoint`, and so are the others.
+        sse: See there.
+        simple: See there.
+        no_delete: See there.
+
+    Raises:
+        ValueError: they contradict each other; it says what was expected.
+    """
+    for name, wanted in (("sse", sse), ("no_delete", no_delete)):
+        if wanted and simple:
+            raise ValueError(f"{name} and simple exclude each other: with simple there are no sessions")
+        if wanted and not legacy:
+            raise ValueError(
+                f"{name} is for revisions with sessions, and this server speaks none: expected eras with 'legacy'"
+            )
+    if sse and f"{path.rstrip('/') or '/'}" in pair_paths(path):
+        raise ValueError(f"path: with sse, {path} belongs to HTTP+SSE; expected another one, as in /mcp")
+
+
 class HttpEndpoint:
     """The MCP endpoint of one open server, for an HTTP server that runs on trio. It has no connections, tasks or files.
 
@@ -92,13 +119,16 @@ class HttpEndpoint:
         address: The address on this machine at which connections arrive (`127.0.0.1`), empty for a unix socket. On a loopback
             address only `localhost`, `127.0.0.1` and `[::1]` are hosts, so that no web page can reach the server by rebinding a
             name; elsewhere any host is. None where it is not known: only `allowed_hosts` are.
+        sse: Also serve HTTP+SSE (2024-11-05), at the paths `sse` and `messages` beside `path`.
+        simple: Answer each POST with one JSON document: no sessions, no streams, no other verbs.
+        no_delete: Clients cannot end their sessions.
 
     Attributes:
         limits: The bounds of the server. Those of connections, heads and writes are for the host to keep.
         bodies: What the bodies of all requests may hold together; `take_body` counts there.
 
     Raises:
-        ValueError: `path`, or one of the hosts or origins, is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed, or options contradict each other.
     """
 
     def __init__(
@@ -109,9 +139,13 @@ class HttpEndpoint:
         allowed_hosts: list[str] | None = None,
         allowed_origins: list[str] | None = None,
         address: str | None = None,
+        sse: bool = False,
+        simple: bool = False,
+        no_delete: bool = False,
     ) -> None:
         check_path(path)
         check_allowed(allowed_hosts, allowed_origins)
+        check_ways(running.legacy, path, sse, simple, no_delete)
         self._engine = running
         self.limits: Limits = running.limits
         self._hosts = allowed_hosts
@@ -124,9 +158,14 @@ class HttpEndpoint:
         self._running = Running()
         self._sessions: HttpSessions | None = None
         self._verbs: tuple[str, ...] = POST_ONLY
-        if running.legacy:
+        self._json_only = simple
+        self._simple: Simple | None = None
+        self._pair: SsePair | None = SsePair(running, self._lasting, path) if sse else None
+        if running.legacy and simple:
+            self._simple = Simple(running, self._running)
+        elif running.legacy:
             self._sessions = HttpSessions(running, self._lasting, self._running)
-            self._verbs = WITH_SESSIONS
+            self._verbs = NO_DELETE if no_delete else WITH_SESSIONS
 
     def _policy_at(self, address: str | None) -> HostPolicy:
         # A unix socket has no address.
@@ -156,8 +195,12 @@ class HttpEndpoint:
         Sync. The answers are posted, and still to be sent. Harmless when repeated.
         """
         self._running.give_up()
+        if self._pair is not None:
+            self._pair.give_up()
 
-    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> HttpRefusal | HttpAccepted:
+    def admit(
+        self, method: str, path: str, headers: Mapping[bytes, bytes], query: str = ""
+    ) -> HttpRefusal | HttpAccepted:
         """Judge a head, before the body is read. Does not block.
 
         Args:
@@ -165,13 +208,21 @@ class HttpEndpoint:
             path: The path of the target, without the query.
             headers: Fields by lower-case name, without blanks around the value; those that came several times are joined by
                 `, `.
+            query: What follows the path in the target, without the question mark. Only `sse` needs it.
 
         Returns:
             What `refuse` takes, or what `serve` takes.
         """
         if path not in self._paths:
-            return HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
-        return check_head(method, headers, self._policy, self._verbs)
+            pair = self._pair
+            verdict = None if pair is None else pair.admit(method, path, headers, query, self._policy)
+            return verdict or HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
+        verdict = check_head(method, headers, self._policy, self._verbs)
+        if self._json_only and isinstance(verdict, HttpAccepted) and not verdict.json:
+            return HttpRefusal(
+                406, "Not acceptable: Accept must list application/json; this server answers without streams"
+            )
+        return verdict
 
     async def take_body(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | HttpRefusal:
         """Read a body, within `limits.message_bytes`, `limits.body_timeout` and what all bodies may hold together.
@@ -244,7 +295,10 @@ class HttpEndpoint:
             accepted: What `admit` said to its head.
         """
         self._share(exchange)
-        sessions = self._sessions
+        if accepted.pair is not None and self._pair is not None:
+            await self._pair.serve(exchange, accepted.pair)
+            return
+        sessions, simple = self._sessions, self._simple
         if sessions is not None and exchange.method != "POST":
             if exchange.method == "GET":
                 await sessions.get(exchange)
@@ -256,6 +310,9 @@ class HttpEndpoint:
             if type(value) is list and sessions is not None and SESSION_ID in exchange.headers:
                 await sessions.post_batch(exchange, accepted, value)
                 return
+            if type(value) is list and simple is not None and simple.batches(exchange.headers):
+                await simple.post_batch(exchange, value)
+                return
             message = parse_value(value, self.limits)
         except BadMessage as exc:
             exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
@@ -266,6 +323,10 @@ class HttpEndpoint:
         if sessions is not None and sessions.belongs(exchange, message):
             await sessions.post(exchange, accepted, message)
             return
+        if simple is not None and simple.belongs(exchange.headers, message):
+            assert isinstance(message, Request)
+            await simple.post(exchange, message)
+            return
         if isinstance(message, Notification):
             # This revision has none for HTTP (a cancellation is the end of the response stream); others may come.
             exchange.respond(202, EMPTY)
@@ -274,7 +335,7 @@ class HttpEndpoint:
             error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
             exchange.respond(400, encode_error(None, error))
             return
-        outlet = _HttpOutlet(exchange, accepted)
+        outlet = _HttpOutlet(exchange, HttpAccepted(True, False) if self._json_only else accepted)
         try:
             if era_of(message.method, message.params) is Era.MODERN:
                 check_mirror(exchange.headers, message)
@@ -302,9 +363,8 @@ class HttpEndpoint:
         lasting = call if isinstance(call, LastingCall) else None
         if lasting is not None:
             if not outlet.may_stream:
-                error = InvalidRequest(
-                    f"{call.method} answers with a stream: the request must accept text/event-stream"
-                )
+                why = "this server has none" if self._json_only else "the request must accept text/event-stream"
+                error = InvalidRequest(f"{call.method} answers with a stream: {why}")
                 exchange.respond(406, encode_error(call.id, error))
                 return
             self._lasting.add(lasting)

@@ -254,7 +254,8 @@ class H1Connection:
         while event is not None:
             if type(event) is Head:
                 request = event.request
-                request.verdict = verdict = endpoint.admit(request.method, request.path, request.headers)
+                query = request.target.partition(b"?")[2].decode("latin-1")
+                request.verdict = verdict = endpoint.admit(request.method, request.path, request.headers, query)
                 event = wire.refuse(verdict) if type(verdict) is Refusal else wire.accept()
             else:
                 if type(event) is not Complete:
