@@ -34,12 +34,14 @@ from ..protocol.revisions import LATEST, LEGACY
 from ..protocol.tasks import TASK_CHANGED
 from .answers import Answers
 from .channel import Channel, Listener, SessionLost, SessionWire
+from .session_tasks import SessionTasks
 
 __all__ = ["ClientSession", "found_in", "open_session"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
 _MODERN: Final = (PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL)
+_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _TASK_STATUS: Final = "notifications/tasks/status"
 
 
@@ -74,6 +76,7 @@ class ClientSession(Channel):
         # Those who listen for changes, with what they want.
         self._listening: dict[Listener, dict[str, Any]] = {}
         self._logging: dict[Listener, None] = {}
+        self._tasks = SessionTasks(self._call, nursery)
         self.result: dict[str, Any] = {}
         self.revision: str = LEGACY[0]
 
@@ -138,11 +141,16 @@ class ClientSession(Channel):
 
     async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
         params = dict(params)
-        meta = {name: value for name, value in (params.pop("_meta", None) or {}).items() if name not in _MODERN}
+        told = params.pop("_meta", None) or {}
+        meta = {name: value for name, value in told.items() if name not in _MODERN}
         if meta:
             params["_meta"] = meta
         if method == "subscriptions/listen":
             return await self._listen(params["notifications"], listener)
+        if method in _TASKS:
+            return await self._tasks.serve(method, params, listener)
+        if self._tasks.asks(method, params, told):
+            return await self._tasks.start(params, listener)
         if listener.log is None:
             return await self._call(method, params, listener)
         await self._set_level(listener.log_level)
@@ -289,7 +297,8 @@ class ClientSession(Channel):
         await self._wire.notify("notifications/roots/list_changed", {})
 
     def learn_tools(self, tools: list[Any]) -> list[Any]:
-        """Arguments do not go into headers in these revisions."""
+        """Arguments do not go into headers in these revisions; but some tools run as a task only."""
+        self._tasks.learn_tools(tools)
         return tools
 
     def start(self) -> None:
