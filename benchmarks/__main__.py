@@ -11,12 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import http, http2, page, processes, profiling, stdio, table
+from . import http, http2, legacy, page, processes, profiling, stdio, table
 from .environments import Environments, SetupError
 from .machine import Setting, day_and_commit
 from .processes import Cores
 from .results import Result
-from .servers import HTTP_SERVERS, OURS, STDIO_SERVERS, VERSION_SERVERS, Ready, Row
+from .servers import (
+    HTTP_SERVERS,
+    LEGACY_HTTP_SERVERS,
+    LEGACY_STDIO_SERVERS,
+    OURS,
+    STDIO_SERVERS,
+    VERSION_SERVERS,
+    Ready,
+    Row,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,20 @@ _BENCHMARKS = {
     ),
     "http": _Benchmark("trio_mcp beside its peers, over HTTP", HTTP_SERVERS, http.MEASURES, http.measure, http.targets),
     "http2": _Benchmark("HTTP/2 beside HTTP/1.1", VERSION_SERVERS, http2.MEASURES, http2.measure, base=http2.BASE),
+    "legacy_stdio": _Benchmark(
+        "trio_mcp beside its peers, in a session over a pipe",
+        LEGACY_STDIO_SERVERS,
+        legacy.STDIO_MEASURES,
+        legacy.measure_stdio,
+        legacy.stdio_targets,
+    ),
+    "legacy_http": _Benchmark(
+        "trio_mcp beside its peers, in sessions over HTTP",
+        LEGACY_HTTP_SERVERS,
+        legacy.HTTP_MEASURES,
+        legacy.measure_http,
+        legacy.http_targets,
+    ),
 }
 _WINDOW = 32
 
@@ -54,6 +77,9 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         measure.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
         if name == "all":
             measure.add_argument("--page", type=Path, metavar="FILE", help="write the page, and keep its figures")
+        else:
+            what = "the revision: legacy has sessions"
+            measure.add_argument("--era", choices=["modern", "legacy"], default="modern", help=what)
         if name == "http":
             measure.add_argument("--http2", action="store_true", help="our server over HTTP/2 beside HTTP/1.1 instead")
     again = commands.add_parser("page", help="write the page from the figures that are kept, without a run")
@@ -83,6 +109,8 @@ def _prepare(
 def _kinds(args: argparse.Namespace) -> list[str]:
     if args.command == "all":
         return list(_BENCHMARKS)
+    if args.era == "legacy":
+        return [f"legacy_{args.command}"]
     return ["http2"] if args.command == "http" and args.http2 else [args.command]
 
 
