@@ -65,6 +65,7 @@ _WINDOW = 32
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    era = "the kind of revision; legacy ones (2025-11-25) have sessions"
     for name, what in {
         "all": "all of these, one after the other; what runs without a command",
         "stdio": "start, memory, echo and cancellation over a pipe, beside the peers",
@@ -78,14 +79,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         if name == "all":
             measure.add_argument("--page", type=Path, metavar="FILE", help="write the page, and keep its figures")
         else:
-            what = "the revision: legacy has sessions"
-            measure.add_argument("--era", choices=["modern", "legacy"], default="modern", help=what)
+            measure.add_argument("--era", choices=["modern", "legacy"], default="modern", help=era)
         if name == "http":
             measure.add_argument("--http2", action="store_true", help="our server over HTTP/2 beside HTTP/1.1 instead")
     again = commands.add_parser("page", help="write the page from the figures that are kept, without a run")
     again.add_argument("page", type=Path, metavar="FILE")
     profile = commands.add_parser("profile", help="where the time of one echo call goes in our server")
     profile.add_argument("--http", action="store_true", help="over HTTP instead of a pipe")
+    profile.add_argument("--era", choices=["modern", "legacy"], default="modern", help=era)
     profile.add_argument("--duration", type=float, default=12.0, help="seconds of each of the three runs")
     profile.add_argument("--window", type=int, default=_WINDOW, help="calls in flight; over HTTP, connections")
     profile.add_argument("--top", type=int, default=25, help="rows of the longer tables")
@@ -177,7 +178,11 @@ def _profile(args: argparse.Namespace) -> None:
     priorities = processes.pin_load(cores)
     setting = Setting.here(cores, priorities, 1, args.duration)
     print("# Where the time of a call goes", "", *setting.lines(), _versions(servers), "", sep="\n")
-    print(profiling.report(servers[args.server], cores, args.window, args.duration, args.top, args.http))
+    print(
+        profiling.report(
+            servers[args.server], cores, args.window, args.duration, args.top, args.http, args.era == "legacy"
+        )
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

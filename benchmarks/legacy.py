@@ -4,7 +4,7 @@ also what ends a call there (`notifications/cancelled`, `DELETE`) and what a ses
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "SESSIONS",
     "STDIO_MEASURES",
     "http_targets",
+    "load_in_sessions",
     "measure_http",
     "measure_stdio",
     "stdio_targets",
@@ -148,17 +149,26 @@ def _start(ready: Ready, cores: Cores) -> tuple[float, float]:
         return seconds, processes.rss_mb(server.pid)
 
 
+def load_in_sessions(
+    server: HttpProcess,
+    cores: Cores,
+    connections: int,
+    duration: float,
+    counting: Callable[[bool], None] = lambda begins: None,
+) -> Figures:
+    """Keep it busy, with a session a connection."""
+    load = SessionLoad(server.port, _echo, TEXT.encode())
+    return keep_busy(load, server.pid, cores, connections, duration, counting=counting)
+
+
 def _calls(ready: Ready, cores: Cores, duration: float, result: Result) -> None:
     with HttpProcess(ready.command, cores) as server:
         _ask(server)
-
-        def load(count: int, seconds: float) -> Figures:
-            return keep_busy(SessionLoad(server.port, _echo, TEXT.encode()), server.pid, cores, count, seconds)
-
         # Long enough for a compiler to have seen everything.
-        load(32, 1.5)
+        load_in_sessions(server, cores, 32, 1.5)
         for count in CONNECTIONS:
-            result.add_load(str(count), least_disturbed(cores, partial(load, count, duration)))
+            run = partial(load_in_sessions, server, cores, count, duration)
+            result.add_load(str(count), least_disturbed(cores, run))
         time.sleep(1)
         result.add("rss_mb_load", processes.rss_mb(server.pid))
 

@@ -23,7 +23,7 @@ from .servers import OURS, Ready
 from .table import Measure, Target, median
 from .wire import TEXT, CallTemplate, cancelled, hello, initialized, request
 
-__all__ = ["LOADS", "MEASURES", "Pipe", "measure", "open_session", "targets"]
+__all__ = ["LOADS", "MEASURES", "Pipe", "begin", "measure", "targets"]
 
 LOADS: Final = {"1": (1, False), "32": (32, False), "32_batched": (32, True)}
 """Calls in flight, and whether they are written in batches, by the name of the figures."""
@@ -110,10 +110,13 @@ class Pipe:
                     return message
 
 
-def open_session(pipe: Pipe) -> None:
-    """`initialize` and what follows it, in the revisions with sessions."""
-    pipe.ask(1, hello(1))
-    pipe.send(initialized())
+def begin(pipe: Pipe, legacy: bool) -> None:
+    """Open a session, in the revisions that have some, or ask what the server is."""
+    if legacy:
+        pipe.ask(1, hello(1))
+        pipe.send(initialized())
+    else:
+        pipe.ask(1, request(1, "server/discover"))
 
 
 def measure(
@@ -164,22 +167,15 @@ def _round(ready: Ready, cores: Cores, duration: float, result: Result, legacy: 
     _cancel(ready, cores, result, legacy)
 
 
-def _begin(pipe: Pipe, legacy: bool) -> None:
-    if legacy:
-        open_session(pipe)
-    else:
-        pipe.ask(1, request(1, "server/discover"))
-
-
 def _start(ready: Ready, cores: Cores, legacy: bool) -> tuple[float, float, float]:
     """Seconds from the start of the process to its first answer to `echo`; its memory then."""
     call = CallTemplate("echo", {"text": TEXT}, legacy=legacy).line(2)
-    begin = time.perf_counter()
+    since = time.perf_counter()
     with Pipe(ready.command, cores) as pipe:
         if legacy:
-            open_session(pipe)
+            begin(pipe, True)
         pipe.ask(2, call)
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - since
         return seconds, processes.rss_mb(pipe.pid), processes.pss_mb(pipe.pid)
 
 
@@ -189,7 +185,7 @@ def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Resul
 
     def run() -> Figures:
         with Pipe(ready.command, cores) as pipe:
-            _begin(pipe, legacy)
+            begin(pipe, legacy)
             figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, batched=batched, legacy=legacy)
             memory[figures] = processes.rss_mb(pipe.pid)
         return figures
@@ -204,14 +200,14 @@ def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Resul
 def _cancel(ready: Ready, cores: Cores, result: Result, legacy: bool) -> None:
     """From `notifications/cancelled` until the clean-up code of the tool runs."""
     with Events() as events, Pipe(ready.command, cores, events.env) as pipe:
-        _begin(pipe, legacy)
+        begin(pipe, legacy)
         for number in range(CANCELS):
             tag, id = f"call-{number}", 1000 + number
             pipe.send(CallTemplate("slow", {"seconds": SLOW_SECONDS, "tag": tag}, legacy=legacy).line(id))
             events.await_start(tag)
-            begin = time.monotonic_ns()
+            since = time.monotonic_ns()
             pipe.send(cancelled(id))
-            took = events.until_cancelled(tag, begin)
+            took = events.until_cancelled(tag, since)
             result.add("cancelled", float(took is not None))
             if took is not None:
                 result.add("cancel_ms", took)
