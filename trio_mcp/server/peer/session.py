@@ -6,8 +6,7 @@ outlives the connection that brought it (2025-11-25, basic/transports); on a byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import trio
@@ -156,16 +155,15 @@ class Session:
         """Whether it has neither a call nor a stream."""
         return self._users == 0
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Held while it has a call or a stream."""
+    def enter(self) -> None:
+        """A call or a stream of it begins; `leave` is called at its end."""
         self._users += 1
         self.touch()
-        try:
-            yield
-        finally:
-            self._users -= 1
-            self.touch()
+
+    def leave(self) -> None:
+        """It has ended."""
+        self._users -= 1
+        self.touch()
 
     def touch(self) -> None:
         """The client is there."""

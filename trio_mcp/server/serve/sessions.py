@@ -209,7 +209,8 @@ class Sessions:
                 session.close("the server ends")
                 return
             self._idle[session.id] = session
-            self._news.unpark_all()
+            if self._news:
+                self._news.unpark_all()
 
     # -- use
 
