@@ -150,6 +150,7 @@ class Dialect:
         elicitation: Whether the client may be asked for input.
         modes: Whether it may be asked to visit a page, and forms have all their fields.
         tasks: Whether calls may become tasks.
+        progress_text: Whether progress has words.
         batches: Whether several messages may come in one array.
         primed: Whether a stream begins with an event without data, which only tells its id.
     """

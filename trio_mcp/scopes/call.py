@@ -92,6 +92,17 @@ class Inquirer(Protocol):
         """Ask the client, and wait for answers that fit: each entry has its own then."""
 
 
+class _Lent:
+    """What a call has given back while it waits for its client."""
+
+    __slots__ = ("left", "place", "ways")
+
+    def __init__(self, place: Ticket | None, left: float) -> None:
+        self.place = place
+        self.left = left
+        self.ways = 0
+
+
 class Call:
     """One request under way.
 
@@ -118,6 +129,7 @@ class Call:
     """
 
     __slots__ = (
+        "_lent",
         "close_stream",
         "delivered",
         "dialect",
@@ -168,6 +180,7 @@ class Call:
         self.dialect: Dialect | None = None
         self.session: Inquirer | None = None
         self.close_stream: Callable[[], None] | None = None
+        self._lent: _Lent | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
@@ -217,25 +230,34 @@ class Call:
         Raises:
             ServerBusy: there is no place to come back to.
         """
-        left = self.scope.deadline - trio.current_time()
-        place, self.place = self.place, None
-        if place is not None:
-            place.release()
-        self.scope.deadline = math.inf
+        if self._lent is None:
+            self._lent = _Lent(self.place, self.scope.deadline - trio.current_time())
+            self.scope.deadline = math.inf
+            if self.place is not None:
+                self.place.release()
+                self.place = None
+        lent = self._lent
+        lent.ways += 1
         try:
-            yield
-        except Exception:
-            await self._come_back(place, left)
-            raise
-        await self._come_back(place, left)
+            try:
+                yield
+            except Exception:
+                await self._come_back(lent)
+                raise
+            await self._come_back(lent)
+        finally:
+            lent.ways -= 1
+            if not lent.ways:
+                self._lent = None
+                self.scope.deadline = trio.current_time() + lent.left
 
-    async def _come_back(self, place: Ticket | None, left: float) -> None:
-        if place is not None:
-            ticket = place.again()
+    async def _come_back(self, lent: _Lent) -> None:
+        # Several tasks of one call may ask at once: it is back when the last one is.
+        if lent.ways == 1 and lent.place is not None and self.place is None:
+            ticket = lent.place.again()
             if not ticket.ready:
                 await ticket.wait()
             self.place = ticket
-        self.scope.deadline = trio.current_time() + left
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Relay a notification of the worker, once there is room for it. Says nothing once the call is settled."""

@@ -75,7 +75,7 @@ class Sessions:
 
     def all(self) -> list[Session]:
         """Those that are open."""
-        return [*self._open.values()]
+        return [session for session in self._open.values() if not session.closed]
 
     # -- life
 
@@ -139,7 +139,9 @@ class Sessions:
         try:
             async with trio.open_nursery() as session.nursery:
                 task_status.started()
-                await trio.sleep_forever()
+                if not session.closed:
+                    # Another one may have taken its place before it began.
+                    await trio.sleep_forever()
         finally:
             session.close("the server ends")
             self._forget(session)
