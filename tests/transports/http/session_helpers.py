@@ -277,12 +277,11 @@ class SessionSite:
 @asynccontextmanager
 async def open_sessions(server: Server[Any]) -> AsyncIterator[SessionSite]:
     """Serve a server without a wire. At the end nothing is left of its sessions."""
-    async with open_engine(server) as engine:
-        async with trio.open_nursery() as nursery:
-            site = SessionSite(engine, nursery)
-            try:
-                yield site
-            finally:
-                nursery.cancel_scope.cancel()
+    async with open_engine(server) as engine, trio.open_nursery() as nursery:
+        site = SessionSite(engine, nursery)
+        try:
+            yield site
+        finally:
+            nursery.cancel_scope.cancel()
     held = engine.sessions.statistics()
     assert (held.open, held.idle, held.event_bytes) == (0, 0, 0)

@@ -18,7 +18,6 @@ from .session_helpers import (
     REVISIONS,
     Client,
     Exchange,
-    SessionSite,
     ask,
     hello,
     open_sessions,
