@@ -1,9 +1,9 @@
-"""Sessions over HTTP with any history: calls, questions, streams that are cut anywhere and taken up again, the ends of sessions and
-of the server.
+"""Sessions over HTTP with any history: calls, questions, streams that are cut anywhere and taken up again, the ends of sessions
+and of the server.
 
-A machine plays the clients, in virtual time, with a model beside it. Whatever happens: of each stream every event comes once and in
-order, or the client is told how many are missing; nothing of one session is seen in another; and of a session that is over, places
-and bytes come back.
+A machine plays the clients, in virtual time, with a model beside it. Whatever happens: of each stream every event comes once
+and in order, or the client is told how many are missing; nothing of one session is seen in another; and of a session that is
+over, places and bytes come back.
 """
 
 from __future__ import annotations
