@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.errors import ServerBusy
 from trio_mcp.protocol.meta import RequestMeta
 from trio_mcp.scopes.call import Call, LastingCall, Settlement
 from trio_mcp.scopes.call import run_call as run_answering
+from trio_mcp.scopes.executor import Executor, ExecutorStatistics
 
 
 class Sent:
@@ -241,3 +244,122 @@ def test_a_call_that_lasts_hears_of_the_end_whenever_it_comes() -> None:
         if not early:
             call.end()
         assert ended == [True]
+
+
+# -- a call that waits for its client
+
+
+def running() -> Call:
+    """One whose time has begun."""
+    call, _ = make()
+    call.scope = trio.CancelScope()
+    return call
+
+
+async def go_away(call: Call, back: trio.Event) -> None:
+    async with call.away():
+        await back.wait()
+
+
+async def test_a_call_that_is_away_has_no_place_and_its_time_stands(autojump_clock: MockClock) -> None:
+    executor = Executor(1, 1)
+    call, _ = make(10)
+    call.place = executor.ticket()
+    began = trio.current_time()
+
+    async def work(call: Call) -> bytes:
+        await trio.sleep(4)
+        async with call.away():
+            assert executor.statistics() == ExecutorStatistics(0, 0)
+            assert call.place is None
+            await trio.sleep(1_000)
+        assert executor.statistics() == ExecutorStatistics(1, 0)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    await run_call(call, work, late)
+    assert trio.current_time() - began == pytest.approx(1_010)
+    assert call.settlement is Settlement.ANSWERED
+    assert call.place is not None
+    call.place.release()
+    assert executor.statistics() == ExecutorStatistics(0, 0)
+
+
+async def test_a_call_comes_back_in_turn_and_its_time_stands_meanwhile(autojump_clock: MockClock) -> None:
+    executor = Executor(1, 2)
+    call = running()
+    call.place = executor.ticket()
+    call.scope.deadline = trio.current_time() + 10
+    back = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(go_away, call, back)
+        await wait_all_tasks_blocked()
+        other = executor.ticket()
+        back.set()
+        await trio.sleep(500)
+        assert executor.statistics() == ExecutorStatistics(1, 1)
+        assert call.place is None
+        other.release()
+    assert executor.statistics() == ExecutorStatistics(1, 0)
+    assert call.scope.deadline == pytest.approx(trio.current_time() + 10)
+
+
+async def test_a_call_that_finds_no_place_any_more_is_busy() -> None:
+    executor = Executor(1, 0)
+    call = running()
+    call.place = executor.ticket()
+    with pytest.raises(ServerBusy):
+        async with call.away():
+            other = executor.ticket()
+    assert call.place is None
+    other.release()
+    # Also where something else went wrong before.
+    call.place = executor.ticket()
+    with pytest.raises(ServerBusy):
+        async with call.away():
+            executor.ticket()
+            raise ZeroDivisionError
+    assert call.place is None
+    assert executor.statistics() == ExecutorStatistics(1, 0)
+
+
+async def test_a_call_that_is_cancelled_while_it_is_away_takes_no_place() -> None:
+    executor = Executor(1, 0)
+    call = running()
+    call.place = executor.ticket()
+    with trio.CancelScope() as scope:
+        async with call.away():
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert call.place is None
+    assert executor.statistics() == ExecutorStatistics(0, 0)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_a_call_that_is_away_twice_comes_back_with_the_last(autojump_clock: MockClock, order: str) -> None:
+    executor = Executor(1, 0)
+    call = running()
+    call.place = executor.ticket()
+    call.scope.deadline = trio.current_time() + 10
+    ways = {"a": trio.Event(), "b": trio.Event()}
+    async with trio.open_nursery() as nursery:
+        for name in "ab":
+            nursery.start_soon(go_away, call, ways[name])
+            await wait_all_tasks_blocked()
+        await trio.sleep(100)
+        ways[order[0]].set()
+        await trio.sleep(100)
+        # One question is still open: nothing runs for this call.
+        assert executor.statistics() == ExecutorStatistics(0, 0)
+        assert call.scope.deadline == math.inf
+        ways[order[1]].set()
+    assert executor.statistics() == ExecutorStatistics(1, 0)
+    assert call.scope.deadline == pytest.approx(trio.current_time() + 10)
+
+
+async def test_a_call_without_a_place_may_be_away() -> None:
+    call = running()
+    async with call.away():
+        await trio.lowlevel.checkpoint()
+    assert call.place is None

@@ -150,6 +150,7 @@ class Dialect:
         elicitation: Whether the client may be asked for input.
         modes: Whether it may be asked to visit a page, and forms have all their fields.
         tasks: Whether calls may become tasks.
+        progress_text: Whether progress has words.
         batches: Whether several messages may come in one array.
         primed: Whether a stream begins with an event without data, which only tells its id.
     """
@@ -264,7 +265,12 @@ class Dialect:
         out = {name: value for name, value in wire.items() if name not in hidden}
         schema = out.get("outputSchema")
         if schema is not None:
-            out["outputSchema"] = _wrapped(schema) if wraps(schema) else {"type": "object", **schema}
+            out["outputSchema"] = _wrapped(schema) if wraps(schema) else _plain({"type": "object", **schema})
+        if "inputSchema" in out:
+            out["inputSchema"] = _plain(out["inputSchema"])
+        if "arguments" in out and "title" in hidden:
+            arguments = out["arguments"]
+            out["arguments"] = [{key: item[key] for key in item if key != "title"} for item in arguments]
         return out
 
     def error(self, error: ProtocolError) -> ProtocolError:
@@ -323,6 +329,15 @@ class Dialect:
             "enum": [item["const"] for item in choices],
             "enumNames": [item.get("title", item["const"]) for item in choices],
         }
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose properties are objects: before 2026-07-28 nothing else may stand there."""
+    fields = schema.get("properties")
+    if type(fields) is not dict or not any(type(field) is bool for field in fields.values()):
+        return schema
+    plain: dict[bool, dict[str, Any]] = {True: {}, False: {"not": {}}}
+    return {**schema, "properties": {n: plain[one] if type(one) is bool else one for n, one in fields.items()}}
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,17 @@ class Inquirer(Protocol):
         """A call of it has become a task."""
 
 
+class _Lent:
+    """What a call has given back while it waits for its client."""
+
+    __slots__ = ("left", "place", "ways")
+
+    def __init__(self, place: Ticket | None, left: float) -> None:
+        self.place = place
+        self.left = left
+        self.ways = 0
+
+
 class Call:
     """One request under way.
 
@@ -121,8 +132,7 @@ class Call:
     """
 
     __slots__ = (
-        "_had",
-        "_left",
+        "_lent",
         "close_stream",
         "delivered",
         "dialect",
@@ -172,10 +182,8 @@ class Call:
         self.delivered: bool = False
         self.dialect: Dialect | None = None
         self.session: Inquirer | None = None
-        # While it is away: the seconds that it has left, and the place that it had.
-        self._left: float | None = None
-        self._had: Ticket | None = None
         self.close_stream: Callable[[], None] | None = None
+        self._lent: _Lent | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.id!r} {self.method} {self.settlement.value}>"
@@ -227,27 +235,31 @@ class Call:
         Raises:
             ServerBusy: there is no place to come back to.
         """
-        if self._left is None:
-            self._left = self.scope.deadline - trio.current_time()
+        if self._lent is None:
+            self._lent = _Lent(self.place, self.scope.deadline - trio.current_time())
             self.scope.deadline = math.inf
             if self.place is not None:
-                self._had, self.place = self.place, None
-                self._had.release()
+                self.place.release()
+                self.place = None
+        lent = self._lent
+        lent.ways += 1
         try:
-            yield
-        except Exception:
-            await self._come_back()
-            raise
-        await self._come_back()
+            try:
+                yield
+            except Exception:
+                await self._come_back(lent)
+                raise
+            await self._come_back(lent)
+        finally:
+            lent.ways -= 1
+            if not lent.ways:
+                self._lent = None
+                self.scope.deadline = trio.current_time() + lent.left
 
-    async def _come_back(self) -> None:
-        left, had = self._left, self._had
-        if left is None:
-            return
-        self._left = self._had = None
-        self.scope.deadline = trio.current_time() + left
-        if had is not None:
-            ticket = had.again()
+    async def _come_back(self, lent: _Lent) -> None:
+        # Several tasks of one call may ask at once: it is back when the last one is.
+        if lent.ways == 1 and lent.place is not None and self.place is None:
+            ticket = lent.place.again()
             if not ticket.ready:
                 await ticket.wait()
             self.place = ticket

@@ -119,6 +119,9 @@ class _LinkTaker:
         self._link.post(event.message)
         return True
 
+    def tell(self, message: bytes) -> None:
+        self._link.post(message)
+
     def end(self) -> None:
         pass
 

@@ -151,7 +151,8 @@ class Context(ContextBase[LifespanT]):
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None:
+        dialect = self._call.dialect
+        if message is not None and (dialect is None or dialect.progress_text):
             params["message"] = message
         await self._call.notify("notifications/progress", params)
 

@@ -11,8 +11,9 @@ from typing import Protocol
 
 import trio
 
+from ...errors import InvalidRequest
 from ...limits import Limits
-from ...protocol.envelope import RequestId
+from ...protocol.envelope import RequestId, encode_error, encode_notification
 
 __all__ = ["Event", "EventLog", "EventStore", "EventStream", "Taker"]
 
@@ -31,6 +32,9 @@ class Taker(Protocol):
     def send(self, event: Event, id: str) -> bool:
         """Send one event; does not block. False where it cannot be, and nothing more can."""
         ...
+
+    def tell(self, message: bytes) -> None:
+        """Send a message that is no event of the stream, and is not kept; does not block."""
 
     def end(self) -> None:
         """Nothing more comes on this stream."""
@@ -92,9 +96,10 @@ class EventLog:
     Attributes:
         streams: By number; 0 carries what belongs to no call.
         bytes: What is kept.
+        closed: Whether the session is over, so that nothing is kept any more.
     """
 
-    __slots__ = ("_limits", "_next", "_order", "bytes", "store", "streams")
+    __slots__ = ("_limits", "_next", "_order", "bytes", "closed", "store", "streams")
 
     def __init__(self, store: EventStore, limits: Limits) -> None:
         self.store: EventStore = store
@@ -103,6 +108,7 @@ class EventLog:
         # 0 is for what belongs to no call.
         self._next = 1
         self.bytes: int = 0
+        self.closed: bool = False
         self.streams: dict[int, EventStream] = {}
 
     def open_stream(self) -> EventStream:
@@ -111,7 +117,9 @@ class EventLog:
         self._next += 1
         self.streams[stream.number] = stream
         if len(self.streams) > self._limits.session_events:
-            old = next((one for one in self.streams.values() if one.finished), None)
+            # One whose answer waits for its client is worth more than one that only might be asked for again.
+            over = [one for one in self.streams.values() if one.finished]
+            old = next((one for one in over if not one.behind), over[0] if over else None)
             if old is not None:
                 del self.streams[old.number]
         return stream
@@ -121,7 +129,11 @@ class EventLog:
         """The stream of what belongs to no call."""
         stream = self.streams.get(0)
         if stream is None:
-            stream = self.streams[0] = EventStream(self, 0)
+            stream = EventStream(self, 0)
+            if self.closed:
+                stream.finished = True
+            else:
+                self.streams[0] = stream
         return stream
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
@@ -159,6 +171,7 @@ class EventLog:
 
     def clear(self) -> None:
         """Forget all of them: the session is over."""
+        self.closed = True
         for event in self._order:
             self.store.remove(event)
         self._order.clear()
@@ -177,8 +190,6 @@ class EventStream:
         last: Number of the newest event.
         taker: Who takes it now, or None.
         finished: Whether nothing more will come.
-        lost: How many events were dropped before they were sent.
-        lost_answer: Whether the last one was, and somebody still waits for it.
         subject: The id of the request that it answers, or None.
     """
 
@@ -189,8 +200,6 @@ class EventStream:
         "finished",
         "last",
         "log",
-        "lost",
-        "lost_answer",
         "number",
         "subject",
         "taker",
@@ -205,8 +214,6 @@ class EventStream:
         self.last: int = 0
         self.taker: Taker | None = None
         self.finished: bool = False
-        self.lost: int = 0
-        self.lost_answer: bool = False
         self.subject: RequestId | None = None
 
     def id_of(self, number: int) -> str:
@@ -223,6 +230,11 @@ class EventStream:
         """Whether there is something that was not sent yet."""
         return self._sent < self.last
 
+    @property
+    def lost(self) -> int:
+        """How many events were dropped that should come next."""
+        return max(0, self.last - len(self._events) - self._sent)
+
     def post(self, message: bytes, key: str | None = None, *, last: bool = False, at_once: bool = True) -> None:
         """Say something: now, if somebody takes it.
 
@@ -232,6 +244,8 @@ class EventStream:
             last: Nothing more comes.
             at_once: Whether it may go out without room, since whoever posts has waited for it.
         """
+        if self.log.closed:
+            return
         if key is not None and (waiting := self._waiting(key)) is not None:
             self.log.replace(waiting, message)
             return
@@ -265,12 +279,16 @@ class EventStream:
         if self.finished and not self.behind:
             self._let_go(taker)
 
-    def finish(self) -> None:
-        """Nothing more comes."""
+    def finish(self, known: bool = True) -> None:
+        """Nothing more comes.
+
+        Args:
+            known: Whether its client may come back to it, also where nothing was said.
+        """
         self.finished = True
         if self.taker is not None and not self.behind:
             self._let_go(self.taker)
-        if not self._events:
+        if not self.last and not known:
             self.log.streams.pop(self.number, None)
 
     def _let_go(self, taker: Taker) -> None:
@@ -307,27 +325,34 @@ class EventStream:
                 if taker.full:
                     await taker.wait_room()
                     continue
-                event = next((event for event in self._events if event.number > self._sent), None)
-                if event is None:
-                    # All of them were dropped.
-                    self._sent = self.last
-                    continue
-                self._send(taker, event)
+                if self.lost:
+                    self._tell_cut(taker)
+                else:
+                    self._send(taker, next(event for event in self._events if event.number > self._sent))
             elif self.finished:
                 self._let_go(taker)
             else:
                 await self._wake.park()
 
+    def _tell_cut(self, taker: Taker) -> None:
+        """Some of what should come next is gone: the client waited too long, or too much was said."""
+        lost = self.lost
+        self._sent += lost
+        if self.finished and not self._events and self.subject is not None:
+            error = InvalidRequest("The answer was dropped: it waited for this client for too long, or too much did")
+            taker.tell(encode_error(self.subject, error))
+            self.log.streams.pop(self.number, None)
+            return
+        text = f"{lost} messages were dropped, since they waited for too long"
+        params = {"level": "warning", "logger": "trio_mcp", "data": text}
+        taker.tell(encode_notification("notifications/message", params))
+
     def dropped(self, event: Event) -> None:
         """Called by the log: its oldest event, which is this stream's oldest, is forgotten."""
         self._events.popleft()
-        unsent = event.number > self._sent
-        self.lost += unsent
-        if self.finished and not self._events and self.number:
-            if unsent and self.subject is not None:
-                self.lost_answer = True
-            else:
-                self.log.streams.pop(self.number, None)
+        told = event.number <= self._sent or self.subject is None
+        if self.finished and not self._events and self.number and told:
+            self.log.streams.pop(self.number, None)
 
     def close(self) -> None:
         """The session is over."""

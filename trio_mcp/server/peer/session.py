@@ -6,6 +6,7 @@ outlives the connection that brought it (2025-11-25, basic/transports); on a byt
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -280,6 +281,7 @@ class Session:
             ConnectionClosed: the session is over.
             RequestTimeout: there was no answer in time; the client is told that none is waited for.
             ServerBusy: too many wait already.
+            ValueError: it is too large.
         """
         if self._deaf is not None:
             raise ConnectionClosed(f"the client can answer no more: {self._deaf}")
@@ -288,8 +290,9 @@ class Session:
         say = self._say if post is None else post
         self._next += 1
         number = self._next
+        message = encode_request(number, method, params or {}, self._limits)
         waiter = self._waiters[number] = _Waiter()
-        say(encode_request(number, method, params or {}, self._limits))
+        say(message)
         try:
             with trio.move_on_after(timeout) as patience:
                 await waiter.over.wait()
@@ -320,7 +323,8 @@ class Session:
             ClientRefused: the client answered with an error, or with what does not fit too often.
             MissingClientCapability: the revision has no such question.
         """
-        params = self.dialect.question(question.method, question.params, f"{self.id}-{self._next + 1}")
+        # The id of a page is shown to others than this client, and must not tell the session.
+        params = self.dialect.question(question.method, question.params, secrets.token_hex(8))
         if meta:
             params = {**params, "_meta": {**params.get("_meta", {}), **meta}}
         for _ in range(self._limits.question_tries):
@@ -334,6 +338,9 @@ class Session:
         """Ask the questions of a call, all at once, on its stream; each entry has its answer then.
 
         While the client thinks, the call holds no place, and its own time does not run.
+
+        Raises:
+            ToolError: there was no answer, or none that fits.
         """
         outlet = call.outlet
         await outlet.wait_room()

@@ -82,7 +82,7 @@ class Sessions:
 
     def all(self) -> list[Session]:
         """Those that are open."""
-        return [*self._open.values()]
+        return [session for session in self._open.values() if not session.closed]
 
     # -- life
 
@@ -167,10 +167,12 @@ class Sessions:
         try:
             async with trio.open_nursery() as session.nursery:
                 task_status.started()
-                if self._limits.session_ping == math.inf:
-                    await trio.sleep_forever()
-                await session.keep_alive(self._limits.session_ping)
-                session.close("the client does not answer pings")
+                if not session.closed:
+                    # Another one may have taken its place before it began.
+                    if self._limits.session_ping == math.inf:
+                        await trio.sleep_forever()
+                    await session.keep_alive(self._limits.session_ping)
+                    session.close("the client does not answer pings")
         finally:
             session.close("the server ends")
             self._forget(session)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import trio
 
+from ...protocol.envelope import RequestId
 from ...protocol.sse import COMMENT, encode_event, encode_prime
-from ...scopes.call import Call
 from ...server.peer.events import Event, EventStream
 from ...server.peer.session import Session
 from .exchange import EMPTY, HttpExchange
@@ -42,6 +42,9 @@ class SseTaker:
         exchange = self.exchange
         return not exchange.gone and not exchange.done and exchange.send_chunk(encode_event(event.message, id))
 
+    def tell(self, message: bytes) -> None:
+        self.exchange.send_chunk(encode_event(message))
+
     def end(self) -> None:
         self._stream.detach(self)
         self.exchange.end_stream()
@@ -65,9 +68,13 @@ class SessionOutlet:
         exchange: The request that brought the call.
         may_stream: Whether its client takes an event stream.
         stream_only: Whether it takes nothing else.
+
+    Attributes:
+        subject: The id of the call, if it is one.
+        over: Set when nothing more comes on this connection.
     """
 
-    __slots__ = ("_exchange", "_session", "_stream", "_taker", "call", "may_stream", "over", "stream_only")
+    __slots__ = ("_exchange", "_session", "_stream", "_taker", "may_stream", "over", "stream_only", "subject")
 
     def __init__(self, session: Session, exchange: HttpExchange, may_stream: bool, stream_only: bool) -> None:
         self._session = session
@@ -77,7 +84,7 @@ class SessionOutlet:
         self._taker: SseTaker | None = None
         self.may_stream: bool = may_stream
         self.stream_only: bool = stream_only
-        self.call: Call | None = None
+        self.subject: RequestId | None = None
         self.over: trio.Event = trio.Event()
 
     # -- what a call needs of its transport
@@ -102,10 +109,11 @@ class SessionOutlet:
                 await self._exchange.wait_room()
 
     def post(self, message: bytes) -> None:
-        if self.may_stream:
+        if self.may_stream and (self._stream is not None or self._exchange is not None):
             self._open().post(message)
         else:
-            # A client that takes no stream with its answer has one for all else, if any.
+            # A client that takes no stream with its answer, or whose connection was gone before it was told of one, has one for
+            # all else, if any.
             self._session.events.standalone.post(message, at_once=False)
 
     def answer(self, message: bytes) -> bool:
@@ -125,7 +133,7 @@ class SessionOutlet:
         stream, exchange = self._stream, self._exchange
         if stream is None:
             stream = self._stream = self._session.events.open_stream()
-            stream.subject = None if self.call is None else self.call.id
+            stream.subject = self.subject
         if exchange is not None and self._taker is None and not exchange.done:
             exchange.start_stream()
             self._taker = SseTaker(exchange, stream)
@@ -162,7 +170,7 @@ class SessionOutlet:
         """The call has ended: nothing more comes, also where nothing was answered since it was cancelled."""
         exchange = self._exchange
         if self._stream is not None:
-            self._stream.finish()
+            self._stream.finish(self._session.dialect.primed)
         if exchange is not None and not exchange.done:
             if exchange.streaming:
                 exchange.end_stream()

@@ -14,15 +14,13 @@ from ...protocol.envelope import (
     Request,
     Response,
     encode_error,
-    encode_notification,
     parse_value,
 )
 from ...protocol.http import Accepts
 from ...protocol.jsontext import shorten
 from ...protocol.revisions import LEGACY, names_version
-from ...protocol.sse import encode_event, encode_prime
+from ...protocol.sse import encode_prime
 from ...scopes.call import Call, Outlet
-from ...server.peer.events import EventStream
 from ...server.peer.session import Session
 from ...server.serve.engine import Engine
 from ..line_session import Batch, check_batch
@@ -138,7 +136,7 @@ class HttpSessions:
             return self._engine.refusal(request, session, exc)
 
     def _start(self, session: Session, call: Call, outlet: SessionOutlet, batch: Batch | None = None) -> None:
-        outlet.call = call if batch is None else None
+        outlet.subject = call.id if batch is None else None
         call.close_stream = outlet.close_stream
         session.calls[call.id] = call
         self._running.add(call)
@@ -243,29 +241,18 @@ class HttpSessions:
         session.hold(taker)
         session.enter()
         try:
-            if stream.lost:
-                self._tell_cut(stream, taker)
-            await stream.pump(taker)
+            # It may be gone already, or the end may have begun.
+            if not exchange.gone and not taker.over.is_set():
+                await stream.pump(taker)
             # Another one may have taken the stream over; this connection is the client's to close.
-            await taker.over.wait()
+            if not exchange.gone:
+                await taker.over.wait()
         finally:
             session.leave()
             session.release(taker)
             self._lasting.remove(taker)
             exchange.on_gone = exchange.on_silence = None
             taker.end()
-
-    def _tell_cut(self, stream: EventStream, taker: SseTaker) -> None:
-        """Some of what was said is gone: the client waited too long, or too much was said."""
-        lost, stream.lost = stream.lost, 0
-        if stream.lost_answer:
-            error = InvalidRequest("The answer was dropped: it waited for this client for too long, or too much did")
-            taker.exchange.send_chunk(encode_event(encode_error(stream.subject, error)))
-            stream.log.streams.pop(stream.number, None)
-            return
-        text = f"{lost} messages were dropped, since they waited for too long"
-        params = {"level": "warning", "logger": "trio_mcp", "data": text}
-        taker.exchange.send_chunk(encode_event(encode_notification("notifications/message", params)))
 
     def delete(self, exchange: HttpExchange) -> None:
         """End a session."""
