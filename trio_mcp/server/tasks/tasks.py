@@ -298,7 +298,8 @@ class Tasks(TaskTable):
 
     async def _write(self) -> None:
         """Bring the store up to date; what it refuses is tried again, and keeps no other back."""
-        changed, self.changed = self.changed, {}
+        changed = [*self.changed]
+        self.changed.clear()
         failures: list[Exception] = []
         # At once: a store may write many with one flush.
         async with trio.open_nursery() as nursery:
