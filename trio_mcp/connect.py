@@ -309,10 +309,10 @@ def _opening(
         wire: SessionWire = importlib.import_module(".transports.http_session", __package__).session_of(channel)
         return wire
 
-    def to_pair(channel: Channel) -> AbstractAsyncContextManager[SessionWire | None]:
+    def to_pair(channel: Channel, seconds: float) -> AbstractAsyncContextManager[SessionWire | None]:
         pair: AbstractAsyncContextManager[SessionWire | None] = importlib.import_module(
             ".transports.http_pair", __package__
-        ).open_pair(channel, limits, timeout)
+        ).open_pair(channel, limits, seconds)
         return pair
 
     return Opening(

@@ -24,6 +24,7 @@ from trio_mcp import (
     MCPError,
     RequestTimeout,
     Server,
+    UnsupportedVersion,
     connect_client,
     open_client,
     open_server,
@@ -374,19 +375,26 @@ async def test_a_server_of_the_old_era_is_named_as_one(code: int) -> None:
 
     async with scripted(reply) as stream:
         with pytest.raises(LegacyServer, match=r"only revisions before 2026-07-28.*what\?"):
-            async with open_client(stream):
+            async with open_client(stream, eras=["modern"]):
                 raise AssertionError("opened")
 
 
-async def test_a_server_without_a_common_version_is_named_as_one() -> None:
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_server_without_a_common_version_is_none_of_the_old_era(refuses: bool) -> None:
+    asked: list[str] = []
+
     def newer(message: dict[str, Any]) -> Any:
+        asked.append(message["method"])
         error = {"code": -32022, "message": "no", "data": {"supported": ["2030-01-01"], "requested": "2026-07-28"}}
-        return [{"jsonrpc": "2.0", "id": message["id"], "error": error}]
+        if refuses:
+            return [{"jsonrpc": "2.0", "id": message["id"], "error": error}]
+        return [result(message, **{**DISCOVERY, "supportedVersions": ["2030-01-01"]})]
 
     async with scripted(newer) as stream:
-        with pytest.raises(LegacyServer, match="2030-01-01"):
+        with pytest.raises(UnsupportedVersion, match="2030-01-01"):
             async with open_client(stream):
                 raise AssertionError("opened")
+    assert asked == ["server/discover"]
 
 
 async def test_silence_ends_the_opening(autojump_clock: MockClock) -> None:

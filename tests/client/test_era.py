@@ -46,9 +46,9 @@ async def answering(status: str, body: bytes, kind: str = "application/json") ->
         nursery.cancel_scope.cancel()
 
 
-async def refused(target: Any) -> BaseException:
+async def refused(target: Any, *eras: str) -> BaseException:
     with trio.fail_after(20), pytest.raises(Exception) as caught:
-        async with open_client(target):
+        async with open_client(target, eras=eras or ("modern", "legacy")):
             raise AssertionError("opened")
     return caught.value
 
@@ -56,16 +56,17 @@ async def refused(target: Any) -> BaseException:
 @pytest.mark.parametrize("code", [-32000, -32001, -32019, -32023, -32042, -32099, -32604, -32100, -32768])
 async def test_an_error_of_no_meaning_here_may_come_from_a_server_of_the_old_era(code: int) -> None:
     async with scripted(lambda message: [error(message["id"], code)]) as stream:
-        exc = await refused(stream)
+        exc = await refused(stream, "modern")
     assert type(exc) is LegacyServer
     assert MAYBE in str(exc)
     assert f"what? (code {code})" in str(exc)
 
 
+@pytest.mark.parametrize("eras", [["modern"], ["modern", "legacy"]])
 @pytest.mark.parametrize("code", [-32603, -32700, -32020, -32021, 503, 504, 429, 0, -1, -31999, -32769])
-async def test_an_error_that_says_something_else_stays_what_it_is(code: int) -> None:
+async def test_an_error_that_says_something_else_stays_what_it_is(code: int, eras: list[str]) -> None:
     async with scripted(lambda message: [error(message["id"], code)]) as stream:
-        exc = await refused(stream)
+        exc = await refused(stream, *eras)
     assert isinstance(exc, ProtocolError)
     assert exc.code == code
     assert "revisions" not in str(exc)
@@ -95,9 +96,13 @@ async def test_an_http_answer_without_a_message_may_come_from_one_too(status: st
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "404 Not Found"])
 async def test_an_http_answer_with_an_error_of_no_meaning_here(status: str, id: Any) -> None:
     async with answering(status, json.dumps(error(id, -32000)).encode()) as url:
-        exc = await refused(url)
+        exc = await refused(url, "modern")
+        # What `initialize` is answered is what went wrong, where both are refused.
+        both = await refused(url)
     assert type(exc) is LegacyServer
     assert MAYBE in str(exc)
+    assert type(both) is ProtocolError
+    assert both.code == -32000
 
 
 async def test_an_http_answer_with_an_error_for_no_request() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ..errors import MCPError
+from ..errors import ConnectionClosed, MCPError
 from ..limits import DEFAULT
 from ..protocol.envelope import Notification, Request
 from ..protocol.meta import LOG_LEVELS
@@ -131,6 +131,9 @@ class Hears(Protocol):
     def told(self, message: Notification) -> None:
         """The server tells something that belongs to no call. Does not wait."""
 
+    def ended(self, error: ConnectionClosed) -> None:
+        """Nothing more can come. Does not wait."""
+
 
 class SessionWire(Protocol):
     """What a session needs of its transport besides calls."""
@@ -175,7 +178,15 @@ class SessionWire(Protocol):
 
 
 class SessionLost(MCPError):
-    """The server does not know the session any more. It has not run what it was asked."""
+    """The server does not know the session any more. It has not run what it was asked.
+
+    Args:
+        error: What it answered, for whoever cannot open another session.
+    """
+
+    def __init__(self, error: MCPError) -> None:
+        super().__init__(f"{error}; the session is lost")
+        self.error: MCPError = error
 
 
 class Channel(ABC):

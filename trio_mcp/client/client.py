@@ -6,17 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from ..errors import HeaderMismatch, LegacyServer, MCPError, RequestTimeout, ToolError
+from ..errors import HeaderMismatch, MCPError, RequestTimeout, ToolError
 from ..limits import Limits
-from ..protocol.content import optional
 from ..protocol.jsontext import find_unwritable
-from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
+from ..protocol.meta import LOG_LEVELS, request_meta
 from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, require
 from ..protocol.revisions import ERAS, LATEST, Era
 from ..protocol.tasks import TASKS
 from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
-from .era import era_error
+from .era import described, era_error
 from .listening import Changes, open_changes
 from .listing import PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, all_pages
 from .rounds import Patience, ask
@@ -60,17 +59,10 @@ class Client:
         self.instructions: str | None = None
         self.protocol_version: str = LATEST
 
-    def speak(
-        self,
-        channel: Channel,
-        revision: str,
-        info: dict[str, Any],
-        capabilities: dict[str, Any],
-        instructions: str | None,
-    ) -> None:
+    def speak(self, channel: Channel, revision: str, found: tuple[dict[str, Any], dict[str, Any], str | None]) -> None:
         """Called when the server has answered `initialize`: speak an older revision from now on."""
         self._channel, self.protocol_version = channel, revision
-        self.server_info, self.capabilities, self.instructions = info, capabilities, instructions
+        self.server_info, self.capabilities, self.instructions = found
 
     @property
     def era(self) -> Era:
@@ -191,7 +183,8 @@ class Client:
         """Ask the server who it is (server/discover). `open_client` has done so already.
 
         Raises:
-            LegacyServer: it does not speak a revision that this client speaks, or may not.
+            LegacyServer: it speaks older revisions only, or may.
+            UnsupportedVersion: it speaks others, which this client does not know.
             MCPError: as for `request`.
         """
         try:
@@ -201,13 +194,7 @@ class Client:
             if told is exc:
                 raise
             raise told from exc
-        versions = require(result, "supportedVersions", list, "server/discover")
-        if LATEST not in versions:
-            raise LegacyServer(f"{self.peer} speaks {', '.join(map(str, versions))}, not {LATEST}")
-        self.capabilities = require(result, "capabilities", dict, "server/discover")
-        self.instructions = optional(result, "instructions", str)
-        info = (optional(result, "_meta", dict) or {}).get(SERVER_INFO)
-        self.server_info = info if isinstance(info, dict) else {}
+        self.server_info, self.capabilities, self.instructions = described(result, self.peer)
         return result
 
     # -- tools
@@ -303,7 +290,6 @@ class Client:
         Raises:
             MCPError: as for `request`.
         """
-
         return await self._start_tool(
             name,
             arguments,

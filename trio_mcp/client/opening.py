@@ -22,13 +22,13 @@ from ..errors import (
     MCPError,
     ProtocolError,
     RequestTimeout,
-    UnsupportedVersion,
 )
 from ..limits import Limits
 from ..protocol.revisions import LATEST, LEGACY
 from .answers import Answers
 from .channel import Channel, SessionWire
 from .client import Client
+from .era import may_be_legacy
 from .session import ClientSession, found_in, open_session
 
 __all__ = ["ERAS_BOTH", "Opening", "check_eras", "open_by_era"]
@@ -39,9 +39,6 @@ ClientT = TypeVar("ClientT", bound=Client)
 
 ERAS_BOTH: Final = ("modern", "legacy")
 
-_NEVER_LEGACY: Final = frozenset({401, 403, 407, 429, 503})
-"""Statuses that say nothing of the era: who calls, from where, how often."""
-
 
 class Opening:
     """How a server is to be opened.
@@ -49,7 +46,8 @@ class Opening:
     Args:
         open_channel: Opens a channel: starts the process, for instance. Called again where that has ended.
         to_wire: What a session needs of such a channel.
-        to_pair: Opens the transport of 2024-11-05 at the same place; gives None where there is none. None for other transports.
+        to_pair: Opens the transport of 2024-11-05 at the same place, within some seconds; gives None where there is none.
+            None for other transports.
         restarts: Whether a channel that is opened again is a new process.
         info: The `clientInfo`.
         answers: Answers the server's questions.
@@ -63,7 +61,7 @@ class Opening:
         self,
         open_channel: Callable[[], AbstractAsyncContextManager[Channel]],
         to_wire: Callable[[Channel], SessionWire],
-        to_pair: Callable[[Channel], AbstractAsyncContextManager[SessionWire | None]] | None,
+        to_pair: Callable[[Channel, float], AbstractAsyncContextManager[SessionWire | None]] | None,
         restarts: bool,
         info: dict[str, Any],
         answers: Answers,
@@ -75,13 +73,15 @@ class Opening:
         self.open_channel = open_channel
         self.to_wire = to_wire
         self.to_pair = to_pair
-        self.restarts: bool = restarts
         self.info: dict[str, Any] = info
         self.answers: Answers = answers
         self.limits: Limits = limits
         self.timeout: float = timeout
         self.modern: bool = "modern" in eras and revision in (None, LATEST)
         self.legacy: bool = "legacy" in eras and revision != LATEST
+        # Where the older eras are all that may be spoken, there is nothing to find out by a second process.
+        self.starts_anew: bool = restarts and self.modern and self.legacy
+        self.pinned: bool = revision is not None
         self.asked: str = LEGACY[0] if revision is None or revision == LATEST else revision
 
     def session(self, wire: SessionWire) -> AbstractAsyncContextManager[ClientSession]:
@@ -108,7 +108,9 @@ class _Race:
     """What came of asking a server in both ways."""
 
     def __init__(self) -> None:
+        # There is an answer that counts, or everything that was asked was refused.
         self.over = trio.Event()
+        self.asking = 0
         self.modern = False
         self.legacy = False
         self.probe_error: MCPError | None = None
@@ -127,17 +129,23 @@ class _Race:
             self.probe_error = exc
         else:
             self.modern = True
-        self.over.set()
+        self._answered()
 
-    async def hello(self, session: ClientSession, revision: str) -> None:
+    async def hello(self, session: ClientSession, opening: Opening) -> None:
         """Ask in the old way."""
         try:
-            await session.initialize(revision)
+            await session.initialize(opening.asked, pinned=opening.pinned)
         except MCPError as exc:
             self.hello_error = exc
         else:
             self.legacy = True
-        self.over.set()
+        self._answered()
+
+    def _answered(self) -> None:
+        # One refusal does not end the other question: `initialize` is sent once, and a late answer to the probe still counts.
+        self.asking -= 1
+        if self.modern or self.legacy or not self.asking:
+            self.over.set()
 
 
 @asynccontextmanager
@@ -175,23 +183,24 @@ async def _open(
     half = trio.current_time() + _left(ends) / 2
     async with trio.open_nursery() as nursery:
         if opening.modern:
+            race.asking += 1
             nursery.start_soon(race.probe, client, _left(ends))
             with trio.move_on_after(opening.limits.probe_patience):
                 await race.over.wait()
         if not race.over.is_set():
-            nursery.start_soon(race.hello, session, opening.asked)
-            with trio.move_on_at(half if opening.restarts else ends):
+            race.asking += 1
+            nursery.start_soon(race.hello, session, opening)
+            with trio.move_on_at(half if opening.starts_anew else ends):
                 await race.over.wait()
         nursery.cancel_scope.cancel()
     if race.modern:
         return client
     if race.legacy:
         return _speak(client, session)
-    if opening.restarts and (race.error is None or isinstance(race.error, ConnectionClosed)):
+    if opening.starts_anew and (race.error is None or isinstance(race.error, ConnectionClosed)):
         return None
     if race.error is None:
-        note = f"; {channel.note}" if channel.note else ""
-        raise RequestTimeout(f"no answer from {channel.peer} within {opening.timeout:g} s{note}")
+        raise _silent("server/discover" if opening.modern else "initialize", channel, opening)
     return await _fall_back(opening, channel, client, session, race, ends, stack)
 
 
@@ -203,31 +212,38 @@ async def _fall_back(
     race: _Race,
     ends: float,
     stack: AsyncExitStack,
-) -> ClientT:
+) -> ClientT | None:
     """Ask a server in the old way that has refused the modern one; then, over HTTP, in the oldest."""
     first = race.probe_error
-    if first is not None:
-        if not _may_be_legacy(first):
-            raise first
+    if first is not None and not may_be_legacy(first):
+        raise first
+    if race.hello_error is None:
         logger.info("%s: %s; an older revision is tried", client.peer, first)
-        race = _Race()
         with trio.move_on_at(ends):
-            await race.hello(session, opening.asked)
+            await race.hello(session, opening)
         if race.legacy:
             return _speak(client, session)
     second = race.hello_error
+    if opening.starts_anew and isinstance(second, ConnectionClosed):
+        # It told that it does not know what it was asked, and left.
+        return None
     if isinstance(second, HttpError | InvalidResponse | ConnectionClosed) and opening.to_pair is not None:
-        pair = await stack.enter_async_context(opening.to_pair(channel))
+        pair = await stack.enter_async_context(opening.to_pair(channel, _left(ends)))
         if pair is not None:
             session = await stack.enter_async_context(opening.session(pair))
             race = _Race()
             with trio.move_on_at(ends):
-                await race.hello(session, opening.asked)
+                await race.hello(session, opening)
             if race.legacy:
                 return _speak(client, session)
-            second = race.hello_error or second
-    if isinstance(second, ProtocolError | LegacyServer) or first is None:
-        raise second or RequestTimeout(f"initialize: no answer from {client.peer} within {opening.timeout:g} s")
+            second = race.hello_error
+    if second is None:
+        raise _silent("initialize", channel, opening)
+    # Where the first answer said nothing but that the probe was not known, the second one is what went wrong.
+    if first is None or isinstance(first, LegacyServer):
+        raise second
+    if isinstance(second, ProtocolError | LegacyServer) and not isinstance(first, ProtocolError):
+        raise second
     raise first
 
 
@@ -238,28 +254,21 @@ async def _open_again(
     client = make(channel)
     session = await stack.enter_async_context(opening.session(opening.to_wire(channel)))
     with trio.move_on_at(ends):
-        await session.initialize(opening.asked)
+        await session.initialize(opening.asked, pinned=opening.pinned)
         return _speak(client, session)
+    raise _silent("initialize", channel, opening)
+
+
+def _silent(method: str, channel: Channel, opening: Opening) -> RequestTimeout:
     note = f"; {channel.note}" if channel.note else ""
-    raise RequestTimeout(f"no answer from {channel.peer} within {opening.timeout:g} s{note}")
+    return RequestTimeout(f"{method}: no answer from {channel.peer} within {opening.timeout:g} s{note}")
 
 
 def _speak(client: ClientT, session: ClientSession) -> ClientT:
-    info, capabilities, instructions = found_in(session.result)
-    client.speak(session, session.revision, info, capabilities, instructions)
+    client.speak(session, session.revision, found_in(session.result))
     session.start()
     return client
 
 
 def _left(ends: float) -> float:
     return max(ends - trio.current_time(), 0.0)
-
-
-def _may_be_legacy(exc: MCPError) -> bool:
-    """Whether an answer to `server/discover` may be that of an older server."""
-    if isinstance(exc, UnsupportedVersion):
-        supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
-        return isinstance(supported, list) and any(revision in LEGACY for revision in supported)
-    if isinstance(exc, HttpError):
-        return exc.status not in _NEVER_LEGACY
-    return isinstance(exc, LegacyServer | InvalidResponse | ConnectionClosed | RequestTimeout)

@@ -7,6 +7,7 @@ the one that hears what belongs to no call, run in the nursery of the client.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import trio
 
 from ..errors import (
+    ConnectionClosed,
     InputNeeded,
     InvalidRequest,
     InvalidResponse,
@@ -21,6 +23,8 @@ from ..errors import (
     MCPError,
     MethodNotFound,
     ProtocolError,
+    RequestTimeout,
+    UnsupportedVersion,
 )
 from ..limits import Limits
 from ..protocol.content import optional
@@ -43,6 +47,14 @@ logger: logging.Logger = logging.getLogger("trio_mcp.client")
 _MODERN: Final = (PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL)
 _TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _TASK_STATUS: Final = "notifications/tasks/status"
+
+
+class _Renewal:
+    """A new session that is being opened, for all that wait for it."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.error: Exception | None = None
 
 
 class ClientSession(Channel):
@@ -69,12 +81,18 @@ class ClientSession(Channel):
         self._answers = answers
         self._limits = limits
         self._level: str | None = None
-        self._renewing = trio.Lock()
+        self._pinned = False
+        self._renewing: _Renewal | None = None
         self._begun = 0
+        self._over: ConnectionClosed | None = None
+        self._replies = 0
         # Questions of the server that are being answered, by their id.
         self._asked: dict[RequestId, trio.CancelScope] = {}
         # Those who listen for changes, with what they want.
         self._listening: dict[Listener, dict[str, Any]] = {}
+        # How many want to hear of a resource; and the lock that keeps what the server is told about that in order.
+        self._wanted: Counter[str] = Counter()
+        self._subscribing = trio.Lock()
         self._logging: dict[Listener, None] = {}
         self._tasks = SessionTasks(self._call, nursery)
         self.result: dict[str, Any] = {}
@@ -94,11 +112,16 @@ class ClientSession(Channel):
 
     # -- the handshake
 
-    async def initialize(self, revision: str = LEGACY[0]) -> None:
+    async def initialize(self, revision: str = LEGACY[0], *, pinned: bool = False) -> None:
         """Open the session.
 
+        Args:
+            revision: The one to ask for.
+            pinned: Whether no other one will do.
+
         Raises:
-            LegacyServer: the server speaks none of our revisions.
+            LegacyServer: the server speaks none of our revisions, or not the one that was asked for.
+            UnsupportedVersion: it speaks newer ones.
             InvalidResponse: its answer is no result of `initialize`.
             MCPError: as for any call.
         """
@@ -110,11 +133,12 @@ class ClientSession(Channel):
         result = await self._wire.call("initialize", params, Listener())
         agreed = require(result, "protocolVersion", str, "initialize")
         if agreed not in LEGACY:
-            raise LegacyServer(
-                f"{self.peer} speaks revision {shorten(agreed)}; this client speaks {LATEST}, {', '.join(LEGACY)}"
-            )
+            told = f"{self.peer} speaks revision {shorten(agreed)}; this client speaks {LATEST}, {', '.join(LEGACY)}"
+            raise UnsupportedVersion(told) if agreed > LATEST else LegacyServer(told)
+        if pinned and agreed != revision:
+            raise LegacyServer(f"{self.peer} speaks revision {agreed}; it was opened for {revision} only")
         require(result, "capabilities", dict, "initialize")
-        self.result, self.revision = result, agreed
+        self.result, self.revision, self._pinned = result, agreed, pinned
         self._begun += 1
         self._wire.begin(self, agreed)
         await self._wire.notify("notifications/initialized", {})
@@ -126,16 +150,50 @@ class ClientSession(Channel):
         return declared
 
     async def _renew(self, begun: int) -> None:
-        """Open a new session, once for all calls that have lost the same one."""
-        async with self._renewing:
-            if self._begun != begun:
-                return
-            logger.info("%s does not know the session any more; a new one is opened", self.peer)
-            await self.initialize(self.revision)
-            self._level = None
-            uris = {uri for wanted in self._listening.values() for uri in wanted.get("resourceSubscriptions", ())}
-            for uri in sorted(uris):
-                await self._wire.call("resources/subscribe", {"uri": uri}, Listener())
+        """Open a new session, once for all calls that have lost the same one.
+
+        It is opened in a task of its own: a caller that leaves must not leave half a session to the others.
+        """
+        if self._over is not None:
+            raise ConnectionClosed(str(self._over))
+        if self._begun != begun:
+            await trio.lowlevel.checkpoint()
+            return
+        renewal = self._renewing
+        if renewal is None:
+            renewal = self._renewing = _Renewal()
+            self._nursery.start_soon(self._open_again, renewal)
+        await renewal.over.wait()
+        if renewal.error is not None:
+            raise renewal.error
+
+    async def _open_again(self, renewal: _Renewal) -> None:
+        logger.info("%s does not know the session any more; a new one is opened", self.peer)
+        try:
+            with trio.move_on_after(self._limits.connect_timeout) as patience:
+                await self.initialize(self.revision, pinned=self._pinned)
+                await self._restore()
+            if patience.cancelled_caught:
+                renewal.error = RequestTimeout(
+                    f"initialize: no new session from {self.peer} within {self._limits.connect_timeout:g} s"
+                )
+        except Exception as exc:
+            renewal.error = exc
+        finally:
+            self._renewing = None
+            renewal.over.set()
+
+    async def _restore(self) -> None:
+        """Tell a new session what the old one knew."""
+        messages = [("resources/subscribe", {"uri": uri}) for uri in sorted(self._wanted)]
+        if self._level is not None:
+            messages.append(("logging/setLevel", {"level": self._level}))
+        for method, params in messages:
+            try:
+                await self._wire.call(method, params, Listener())
+            except MCPError as exc:
+                # The session is there all the same.
+                logger.warning("%s: %s of a new session: %s", self.peer, method, exc)
 
     # -- calling
 
@@ -145,6 +203,8 @@ class ClientSession(Channel):
         meta = {name: value for name, value in told.items() if name not in _MODERN}
         if meta:
             params["_meta"] = meta
+        if method == "server/discover" or (method in _TASKS and "tasks" not in self.result["capabilities"]):
+            raise LegacyServer(f"{self.peer} speaks revision {self.revision}, and has no {method} there")
         if method == "subscriptions/listen":
             return await self._listen(params["notifications"], listener)
         if method in _TASKS:
@@ -167,7 +227,10 @@ class ClientSession(Channel):
         except SessionLost:
             # It was refused before anything ran, so this is no second run.
             await self._renew(begun)
-        return await self._wire.call(method, params, listener)
+        try:
+            return await self._wire.call(method, params, listener)
+        except SessionLost as exc:
+            raise exc.error from None
 
     async def _set_level(self, level: str) -> None:
         """Have log lines sent from a level on: one level counts for the whole session, so it only ever goes down."""
@@ -189,12 +252,31 @@ class ClientSession(Channel):
 
     def asked(self, request: Request) -> None:
         """Take a question of the server; it is answered in a task of its own."""
-        if request.id in self._asked or len(self._asked) >= self._limits.session_requests:
-            busy = InvalidRequest("Invalid request: this id is still under way, or too many questions are")
-            self._nursery.start_soon(self._respond, encode_error(request.id, busy))
+        if request.method == "ping":
+            self._reply(encode_result(request.id, b"{}"))
+            return
+        if request.id in self._asked:
+            # A stream that is taken up again may tell it once more; an error would end the question that is under way.
+            logger.info("%s asks again with the id %s, which is under way", self.peer, shorten(request.id))
+            return
+        if len(self._asked) >= self._limits.session_requests:
+            busy = InvalidRequest(f"Invalid request: more than {self._limits.session_requests} questions at once")
+            self._reply(encode_error(request.id, busy))
             return
         scope = self._asked[request.id] = trio.CancelScope()
         self._nursery.start_soon(self._answer, request, scope)
+
+    def _reply(self, message: bytes) -> None:
+        """Answer at once; a server that asks without end and does not read gets no answer."""
+        if self._replies < self._limits.session_requests:
+            self._replies += 1
+            self._nursery.start_soon(self._send_reply, message)
+
+    async def _send_reply(self, message: bytes) -> None:
+        try:
+            await self._respond(message)
+        finally:
+            self._replies -= 1
 
     async def _answer(self, request: Request, scope: trio.CancelScope) -> None:
         message: bytes | None = None
@@ -208,8 +290,6 @@ class ClientSession(Channel):
             await self._respond(message)
 
     async def _answered(self, request: Request) -> bytes:
-        if request.method == "ping":
-            return encode_result(request.id, b"{}")
         params = {name: value for name, value in request.params.items() if name != "_meta"}
         try:
             answer = await self._answers.to(request.method, params)
@@ -233,7 +313,8 @@ class ClientSession(Channel):
     async def _respond(self, message: bytes) -> None:
         try:
             await self._wire.respond(message)
-        except MCPError as exc:
+        except Exception as exc:
+            # Of a hook of the program's own HTTP client, too: what runs beside the calls does not end them.
             logger.warning("%s: an answer to its question could not be sent: %s", self.peer, exc)
 
     # -- what the server tells
@@ -256,8 +337,16 @@ class ClientSession(Channel):
                 if _wants(wanted, message):
                     listener.post(message)
 
+    def ended(self, error: ConnectionClosed) -> None:
+        """Nothing more can come."""
+        self._over = self._over or error
+        for listener in self._listening:
+            listener.settle(error=ConnectionClosed(str(error), exit_status=error.exit_status))
+
     async def _listen(self, wanted: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
         """Hear of changes: the lists tell by themselves, resources are subscribed to one by one."""
+        if self._over is not None:
+            raise ConnectionClosed(str(self._over))
         capabilities = self.result["capabilities"]
         agreed: dict[str, Any] = {
             name: True
@@ -266,13 +355,17 @@ class ClientSession(Channel):
         }
         uris = list(wanted.get("resourceSubscriptions", ()))
         if wanted.get("taskIds"):
+            if "tasks" not in capabilities:
+                raise LegacyServer(f"{self.peer} speaks revision {self.revision}, and has no tasks there")
             agreed["taskIds"] = list(wanted["taskIds"])
         done: list[str] = []
         try:
             for uri in uris:
-                # Some servers take it without having said so.
-                await self._call("resources/subscribe", {"uri": uri}, Listener())
                 done.append(uri)
+                self._wanted[uri] += 1
+                async with self._subscribing:
+                    # Some servers take it without having said so.
+                    await self._call("resources/subscribe", {"uri": uri}, Listener())
             if done:
                 agreed["resourceSubscriptions"] = done
             # Some servers tell more than they say.
@@ -281,12 +374,16 @@ class ClientSession(Channel):
             return await listener.wait()
         finally:
             self._listening.pop(listener, None)
+            self._wanted.subtract(done)
+            self._wanted = +self._wanted
             with trio.move_on_after(self._limits.child_reap, shield=True):
                 await self._unsubscribe(done)
 
     async def _unsubscribe(self, uris: list[str]) -> None:
         for uri in uris:
-            if not any(uri in wanted.get("resourceSubscriptions", ()) for wanted in self._listening.values()):
+            async with self._subscribing:
+                if self._wanted[uri]:
+                    continue
                 try:
                     await self._wire.call("resources/unsubscribe", {"uri": uri}, Listener())
                 except MCPError as exc:
@@ -303,7 +400,13 @@ class ClientSession(Channel):
 
     def start(self) -> None:
         """Hear what belongs to no call, from now on."""
-        self._nursery.start_soon(self._wire.listen)
+        self._nursery.start_soon(self._hear)
+
+    async def _hear(self) -> None:
+        try:
+            await self._wire.listen()
+        except Exception:
+            logger.exception("%s is not heard any more outside of calls", self.peer)
 
 
 def _wants(wanted: Mapping[str, Any], message: Notification) -> bool:
@@ -329,9 +432,11 @@ async def open_session(
         limits: Bounds.
     """
     async with trio.open_nursery() as nursery:
+        session = ClientSession(wire, nursery, info, answers, limits)
         try:
-            yield ClientSession(wire, nursery, info, answers, limits)
+            yield session
         finally:
+            session.ended(ConnectionClosed("the client was closed"))
             with trio.move_on_after(limits.child_reap, shield=True):
                 await wire.end()
             nursery.cancel_scope.cancel()

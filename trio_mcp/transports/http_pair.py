@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
 import httpx2
 import trio
 
-from ..errors import InvalidResponse, MCPError
+from ..errors import HttpError, InvalidResponse, MCPError, RequestTimeout
 from ..limits import Limits
+from ..protocol.envelope import BadMessage, Request, parse_message
 from ..protocol.jsontext import shorten
 from ..protocol.sse import Event, EventTooLarge, SSEParser
 from .http_channel import FIXED, HttpChannel, each_chunk
@@ -35,6 +36,15 @@ class PairChannel(LineChannel):
     @property
     def reconnects(self) -> bool:
         return False
+
+    def unsent(self, message: bytes, error: MCPError) -> None:
+        """A message did not reach the server: the call that waits for its answer must not wait for ever."""
+        try:
+            sent = parse_message(message, self._limits)
+        except BadMessage:
+            return
+        if isinstance(sent, Request):
+            self._settle(sent.id, error=error)
 
 
 class _PairHttp(HttpChannel):
@@ -64,11 +74,25 @@ class _PairHttp(HttpChannel):
             raise InvalidResponse(f"{self._url} names an address of another origin: {shown_url(str(target))}")
         return str(target)
 
-    async def send_to(self, url: str, message: bytes) -> int:
-        """POST a message; the status of the answer."""
-        response = await self._send("a message", url, message, dict(FIXED))
-        await response.aclose()
-        return response.status_code
+    async def send_to(self, url: str, message: bytes) -> None:
+        """POST a message.
+
+        Raises:
+            HttpError: the server refuses it.
+            ConnectionClosed: it cannot be reached.
+            RequestTimeout: it does not answer; the messages behind this one must not wait for ever.
+        """
+        with trio.move_on_after(self._limits.client_timeout):
+            response = await self._send("a message", url, message, dict(FIXED))
+            await response.aclose()
+            if response.status_code >= 400:
+                raise HttpError(
+                    f"{shown_url(url)} answered {response.status_code} to a message of this client",
+                    url=url,
+                    status=response.status_code,
+                )
+            return
+        raise RequestTimeout(f"{shown_url(url)}: no answer to a message within {self._limits.client_timeout:g} s")
 
 
 class _PairLink:
@@ -145,8 +169,8 @@ class _PairLink:
             self._in.append(event.data)
             self._news.unpark_all()
 
-    async def write(self) -> None:
-        """Send what is posted, one after the other."""
+    async def write(self, unsent: Callable[[bytes, MCPError], None]) -> None:
+        """Send what is posted, one after the other; what does not arrive is told to `unsent`."""
         while True:
             while not self._out:
                 await self._work.park()
@@ -154,11 +178,10 @@ class _PairLink:
             self._news.unpark_all()
             assert self.endpoint is not None
             try:
-                status = await self._http.send_to(self.endpoint, message)
-                if status >= 400:
-                    logger.warning("%s answered %d to a message of this client", shown_url(self.endpoint), status)
+                await self._http.send_to(self.endpoint, message)
             except MCPError as exc:
                 logger.warning("%s", exc)
+                unsent(message, exc)
 
 
 @asynccontextmanager
@@ -192,7 +215,7 @@ async def open_pair(channel: HttpChannel, limits: Limits, timeout: float) -> Asy
                 raise InvalidResponse(f"{http.peer}: {link.fault or 'its event stream names no address for messages'}")
             pair = PairChannel(cast(Link, link), http.peer, limits)
             nursery.start_soon(_read, pair)
-            nursery.start_soon(link.write)
+            nursery.start_soon(link.write, pair.unsent)
             try:
                 yield pair
             finally:

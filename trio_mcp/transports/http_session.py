@@ -51,6 +51,8 @@ class HttpSession(HttpChannel):
         self._revision: str | None = None
         self._hears: Hears | None = None
         self._renewed = trio.Event()
+        # Around the stream that belongs to no call.
+        self._hearing = trio.CancelScope()
 
     # -- the session
 
@@ -59,6 +61,8 @@ class HttpSession(HttpChannel):
         self._hears, self._revision = hears, revision
         self._renewed.set()
         self._renewed = trio.Event()
+        # What is heard by now is of the session before.
+        self._hearing.cancel()
 
     def _headers(self) -> dict[str, str]:
         headers = dict(FIXED)
@@ -70,6 +74,7 @@ class HttpSession(HttpChannel):
 
     async def end(self) -> None:
         """Tell the server that the session is over; not every server wants to hear it."""
+        self._closed = True
         if self._id is None:
             await trio.lowlevel.checkpoint()
             return
@@ -85,15 +90,15 @@ class HttpSession(HttpChannel):
         if self._closed:
             raise ConnectionClosed(f"the client of {self._url} was closed")
         first = method == "initialize"
-        if first:
-            self._id = self._revision = None
+        # The id of the session before holds until there is another one.
+        headers = FIXED if first else self._headers()
         id = next(self._ids)
         if listener.progress is not None:
             params.setdefault("_meta", {})["progressToken"] = id
         body = encode_request(id, method, params, self._limits)
         ended = False
         try:
-            result = await self._post(id, method, body, self._headers(), listener)
+            result = await self._post(id, method, body, headers, listener)
             ended = True
             return result
         except MCPError:
@@ -116,7 +121,7 @@ class HttpSession(HttpChannel):
         except HttpError as exc:
             if self._id is not None and exc.status in (400, 404):
                 # 404 is what the specification says; some servers say 400.
-                raise SessionLost(f"{exc}; the session is lost") from None
+                raise SessionLost(exc) from None
             raise
 
     def _for_call(self, id: RequestId, named: RequestId | None, status: int) -> bool:
@@ -175,22 +180,29 @@ class HttpSession(HttpChannel):
         try:
             broken = await self._read_stream(id, method, response, listener, parser)
             idle = 0
-            while not listener.settled and parser.last_id is not None and idle < _RESUMES:
+            while not listener.settled and parser.last_id and idle < _RESUMES:
                 last = parser.last_id
                 await trio.sleep(_pause(parser))
-                resumed = await self._get(parser.last_id)
+                # A new stream begins at the beginning of a line.
+                parser = SSEParser(self._limits.answer_bytes, parser)
                 try:
-                    if not _is_stream(resumed):
+                    resumed = await self._get(last)
+                except ConnectionClosed as exc:
+                    broken, idle = exc, idle + 1  # the server may be on its way back
+                    continue
+                try:
+                    if _is_stream(resumed):
+                        broken = await self._read_stream(id, method, resumed, listener, parser)
+                    elif resumed.status_code < 500:
                         break
-                    # A new stream begins at the beginning of a line.
-                    parser = SSEParser(self._limits.answer_bytes, parser)
-                    broken = await self._read_stream(id, method, resumed, listener, parser)
                 finally:
                     await resumed.aclose()
                 idle = idle + 1 if parser.last_id == last else 0
-        except (InvalidResponse, ConnectionClosed) as exc:
+        except InvalidResponse as exc:
             listener.settle(error=exc)
             return
+        if isinstance(broken, ConnectionClosed):
+            listener.settle(error=broken)
         self._broke_off(method, broken, listener)
 
     async def _get(self, last: str | None) -> httpx2.Response:
@@ -207,22 +219,30 @@ class HttpSession(HttpChannel):
         while not self._closed:
             renewed, parser = self._renewed, SSEParser(self._limits.answer_bytes)
             began = trio.current_time()
-            try:
-                response = await self._get(last)
+            status = 0
+            with trio.CancelScope() as self._hearing:
                 try:
-                    if _is_stream(response):
-                        await self._read_standalone(response, parser)
-                    elif self._id is not None and response.status_code in (400, 404):
-                        # The session is over; whoever calls next opens another one.
-                        last = None
-                        await renewed.wait()
-                        continue
-                    elif response.status_code < 500:
-                        return
-                finally:
-                    await response.aclose()
-            except (ConnectionClosed, InvalidResponse) as exc:
-                logger.info("the stream of %s for what belongs to no call broke off: %s", self._url, exc)
+                    response = await self._get(last)
+                    try:
+                        status = response.status_code
+                        if _is_stream(response):
+                            await self._read_standalone(response, parser)
+                        elif status < 500 and (self._id is None or status not in (400, 404)):
+                            return
+                    finally:
+                        await response.aclose()
+                except (ConnectionClosed, InvalidResponse) as exc:
+                    logger.info("the stream of %s for what belongs to no call broke off: %s", self._url, exc)
+            if renewed.is_set():
+                last, misses = None, 0  # a new session has new ids
+                continue
+            if status in (400, 404):
+                if last is None:
+                    # The session is over; whoever calls next opens another one.
+                    await renewed.wait()
+                # Or it does not know that event any more.
+                last = None
+                continue
             last = parser.last_id or last
             misses = 0 if trio.current_time() - began > _pause(parser) else misses + 1
             await trio.sleep(min(_pause(parser) * 2 ** min(misses, 10), _LONGEST_PAUSE))

@@ -217,6 +217,8 @@ class LineChannel(Channel):
             self._closed = ConnectionClosed(reason, exit_status=exit_status)
         for id in list(self._pending):
             self._settle(id, error=ConnectionClosed(str(self._closed), exit_status=self._closed.exit_status))
+        if self._hears is not None:
+            self._hears.ended(self._closed)
 
 
 def _id_in(line: bytes) -> int | None:
