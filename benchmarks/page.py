@@ -10,15 +10,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import http, http2, profiling, stdio, table
+from . import http, http2, legacy, profiling, stdio, table
 from .machine import Setting
 from .results import Result
-from .servers import HTTP_SERVERS, OURS, STDIO_SERVERS, VERSION_SERVERS
+from .servers import (
+    HTTP_SERVERS,
+    LEGACY_HTTP_SERVERS,
+    LEGACY_STDIO_SERVERS,
+    OURS,
+    STDIO_SERVERS,
+    VERSION_SERVERS,
+)
 
 __all__ = ["FIGURES", "load", "render", "save"]
 
 FIGURES: Final = Path(__file__).parent / "figures.json"
 _TEMPLATE: Final = Path(__file__).parent / "page.md"
+_SESSIONS: Final = Path(__file__).parent / "sessions.md"
 _DRAW: Final = 0.1
 """Two that are within a tenth of each other are called even: as much lies between two runs."""
 
@@ -47,6 +55,9 @@ def render(figures: Figures) -> str:
     """The page."""
     pipe, web = _results_of(figures["stdio"]), _results_of(figures["http"])
     targets = [*stdio.targets(pipe), *http.targets(web)]
+    if "legacy_stdio" in figures:
+        targets += legacy.stdio_targets(_results_of(figures["legacy_stdio"]))
+        targets += legacy.http_targets(_results_of(figures["legacy_http"]))
     parts = {
         "made": figures["made"],
         "setting": "\n".join(_setting(figures)),
@@ -56,11 +67,16 @@ def render(figures: Figures) -> str:
         "http2": table.report(
             VERSION_SERVERS, http2.MEASURES, _results_of(figures["http2"]), figures["http2"]["missing"], http2.BASE
         ),
+        "sessions": _sessions(figures),
         "targets": table.verdicts(targets),
         "missed": _missed(targets),
         "parts": profiling.parts_table(figures["profile"]),
     }
-    text = _TEMPLATE.read_text()
+    return _filled(_TEMPLATE, parts)
+
+
+def _filled(template: Path, parts: Mapping[str, str]) -> str:
+    text = template.read_text()
     for name, value in parts.items():
         mark = "{{" + name + "}}"
         assert mark in text, mark
@@ -68,10 +84,23 @@ def render(figures: Figures) -> str:
     return text
 
 
+def _sessions(figures: Figures) -> str:
+    """What was measured in sessions; nothing where a run has no such part."""
+    if "legacy_stdio" not in figures:
+        return ""
+    pipe, web = figures["legacy_stdio"], figures["legacy_http"]
+    parts = {
+        "legacy_stdio": table.report(LEGACY_STDIO_SERVERS, legacy.STDIO_MEASURES, _results_of(pipe), pipe["missing"]),
+        "legacy_http": table.report(LEGACY_HTTP_SERVERS, legacy.HTTP_MEASURES, _results_of(web), web["missing"]),
+    }
+    return _filled(_SESSIONS, parts)
+
+
 def _setting(figures: Figures) -> list[str]:
     versions = dict.fromkeys(
         f"{name} {version}"
-        for kind in ("stdio", "http", "http2")
+        for kind in ("stdio", "http", "http2", "legacy_stdio", "legacy_http")
+        if kind in figures
         for found in figures[kind]["versions"].values()
         for name, version in found.items()
     )
