@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp import Context, open_server
 
-from .edges import EDGES, Edge
+from .edges import EDGES, OURS, OWN_HOST, Edge
 from .servers.http_peers import Site, events_of, settled
 from .servers.http_tools import Lab
 
@@ -168,8 +168,9 @@ async def test_a_session_from_its_begin_to_its_end(edge: Edge) -> None:
         await settled()
 
 
-@every_edge
+@pytest.mark.parametrize("edge", [*OURS, OWN_HOST], ids=lambda edge: edge.name)
 async def test_open_streams_do_not_hold_up_the_end(edge: Edge) -> None:
+    # Hypercorn tells an application of the end when it has waited for its requests.
     lab = Lab(drain_timeout=20)
     async with open_server(lab.server) as engine, edge.serve(engine) as site:
         client = Lines(edge, site)

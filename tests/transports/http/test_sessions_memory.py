@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.scaled import FACTOR
 
-from .session_helpers import Client, Exchange, SessionSite, hello, open_sessions
+from .session_helpers import Client, SessionSite, hello, open_sessions
 from .session_tools import Desk
 
 COUNT, ROUNDS = (10_000, 2_000) if FACTOR > 1 else (500, 500)
@@ -36,9 +36,7 @@ async def test_many_sessions_are_small_and_gone_when_nobody_uses_them(mock_clock
             before = held()
             ids = [await begin(site) for _ in range(COUNT - 1)]
             size = (held() - before) / COUNT
-            streams: list[Exchange] = []
-            for id in ids:
-                streams.append(Client(site, id).send(verb="GET", accept="text/event-stream"))
+            streams = [Client(site, id).send(verb="GET", accept="text/event-stream") for id in ids]
             await wait_all_tasks_blocked()
             both = (held() - before) / COUNT
             print(f"{COUNT} sessions: {size:.0f} bytes each, {both:.0f} with a stream")
