@@ -11,12 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import http, http2, page, processes, profiling, stdio, table
+from . import http, http2, legacy, page, processes, profiling, stdio, table
 from .environments import Environments, SetupError
 from .machine import Setting, day_and_commit
 from .processes import Cores
 from .results import Result
-from .servers import HTTP_SERVERS, OURS, STDIO_SERVERS, VERSION_SERVERS, Ready, Row
+from .servers import (
+    HTTP_SERVERS,
+    LEGACY_HTTP_SERVERS,
+    LEGACY_STDIO_SERVERS,
+    OURS,
+    STDIO_SERVERS,
+    VERSION_SERVERS,
+    Ready,
+    Row,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,20 @@ _BENCHMARKS = {
     ),
     "http": _Benchmark("trio_mcp beside its peers, over HTTP", HTTP_SERVERS, http.MEASURES, http.measure, http.targets),
     "http2": _Benchmark("HTTP/2 beside HTTP/1.1", VERSION_SERVERS, http2.MEASURES, http2.measure, base=http2.BASE),
+    "legacy_stdio": _Benchmark(
+        "trio_mcp beside its peers, in a session over a pipe",
+        LEGACY_STDIO_SERVERS,
+        legacy.STDIO_MEASURES,
+        legacy.measure_stdio,
+        legacy.stdio_targets,
+    ),
+    "legacy_http": _Benchmark(
+        "trio_mcp beside its peers, in sessions over HTTP",
+        LEGACY_HTTP_SERVERS,
+        legacy.HTTP_MEASURES,
+        legacy.measure_http,
+        legacy.http_targets,
+    ),
 }
 _WINDOW = 32
 
@@ -42,6 +65,7 @@ _WINDOW = 32
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    era = "the kind of revision; legacy ones (2025-11-25) have sessions"
     for name, what in {
         "all": "all of these, one after the other; what runs without a command",
         "stdio": "start, memory, echo and cancellation over a pipe, beside the peers",
@@ -54,12 +78,15 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         measure.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
         if name == "all":
             measure.add_argument("--page", type=Path, metavar="FILE", help="write the page, and keep its figures")
+        else:
+            measure.add_argument("--era", choices=["modern", "legacy"], default="modern", help=era)
         if name == "http":
             measure.add_argument("--http2", action="store_true", help="our server over HTTP/2 beside HTTP/1.1 instead")
     again = commands.add_parser("page", help="write the page from the figures that are kept, without a run")
     again.add_argument("page", type=Path, metavar="FILE")
     profile = commands.add_parser("profile", help="where the time of one echo call goes in our server")
     profile.add_argument("--http", action="store_true", help="over HTTP instead of a pipe")
+    profile.add_argument("--era", choices=["modern", "legacy"], default="modern", help=era)
     profile.add_argument("--duration", type=float, default=12.0, help="seconds of each of the three runs")
     profile.add_argument("--window", type=int, default=_WINDOW, help="calls in flight; over HTTP, connections")
     profile.add_argument("--top", type=int, default=25, help="rows of the longer tables")
@@ -83,6 +110,8 @@ def _prepare(
 def _kinds(args: argparse.Namespace) -> list[str]:
     if args.command == "all":
         return list(_BENCHMARKS)
+    if args.era == "legacy":
+        return [f"legacy_{args.command}"]
     return ["http2"] if args.command == "http" and args.http2 else [args.command]
 
 
@@ -149,7 +178,11 @@ def _profile(args: argparse.Namespace) -> None:
     priorities = processes.pin_load(cores)
     setting = Setting.here(cores, priorities, 1, args.duration)
     print("# Where the time of a call goes", "", *setting.lines(), _versions(servers), "", sep="\n")
-    print(profiling.report(servers[args.server], cores, args.window, args.duration, args.top, args.http))
+    print(
+        profiling.report(
+            servers[args.server], cores, args.window, args.duration, args.top, args.http, args.era == "legacy"
+        )
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

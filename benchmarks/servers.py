@@ -13,10 +13,20 @@ from typing import Final
 
 from .environments import PEERS, Environments, SetupError
 
-__all__ = ["HTTP_SERVERS", "OURS", "STDIO_SERVERS", "VERSION_SERVERS", "Ready", "Row"]
+__all__ = [
+    "HTTP_SERVERS",
+    "LEGACY_HTTP_SERVERS",
+    "LEGACY_STDIO_SERVERS",
+    "OURS",
+    "STDIO_SERVERS",
+    "VERSION_SERVERS",
+    "Ready",
+    "Row",
+]
 
 OURS: Final = "ours"
 _TYPESCRIPT: Final = "@modelcontextprotocol/server"
+_TYPESCRIPT_SESSIONS: Final = "@modelcontextprotocol/sdk"
 
 
 @dataclass(frozen=True)
@@ -141,3 +151,18 @@ VERSION_SERVERS: Final = {
     "http1": Row("HTTP/1.1", _ours("trio_mcp_server.py", *_BOTH_VERSIONS, arguments=("http",))),
 }
 """Our server twice: it is the load that speaks another version of HTTP."""
+
+LEGACY_STDIO_SERVERS: Final = {
+    OURS: STDIO_SERVERS[OURS],
+    "mcp": STDIO_SERVERS["mcp"],
+    "typescript": Row("TypeScript", _node("typescript_sessions.mjs", _TYPESCRIPT_SESSIONS)),
+}
+LEGACY_HTTP_SERVERS: Final = {
+    OURS: HTTP_SERVERS[OURS],
+    "mcp": HTTP_SERVERS["mcp"],
+    "typescript": Row("TypeScript", _node("typescript_sessions.mjs", _TYPESCRIPT_SESSIONS, "http", "default")),
+    "typescript-json": Row(
+        "TypeScript, JSON", _node("typescript_sessions.mjs", _TYPESCRIPT_SESSIONS, "http", "json"), streams=False
+    ),
+}
+"""The same in sessions: trio_mcp and mcp serve both kinds of revisions; of TypeScript it is the SDK 1.x."""

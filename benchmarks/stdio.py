@@ -21,9 +21,9 @@ from .processes import Cores
 from .results import Result, in_rounds, least_disturbed
 from .servers import OURS, Ready
 from .table import Measure, Target, median
-from .wire import TEXT, CallTemplate, cancelled, request
+from .wire import TEXT, CallTemplate, cancelled, hello, initialized, request
 
-__all__ = ["LOADS", "MEASURES", "Pipe", "measure", "targets"]
+__all__ = ["LOADS", "MEASURES", "Pipe", "begin", "measure", "targets"]
 
 LOADS: Final = {"1": (1, False), "32": (32, False), "32_batched": (32, True)}
 """Calls in flight, and whether they are written in batches, by the name of the figures."""
@@ -110,14 +110,33 @@ class Pipe:
                     return message
 
 
-def measure(servers: Mapping[str, Ready], cores: Cores, rounds: int, duration: float) -> dict[str, Result]:
-    """Measure all servers, interleaved."""
+def begin(pipe: Pipe, legacy: bool) -> None:
+    """Open a session, in the revisions that have some, or ask what the server is."""
+    if legacy:
+        pipe.ask(1, hello(1))
+        pipe.send(initialized())
+    else:
+        pipe.ask(1, request(1, "server/discover"))
+
+
+def measure(
+    servers: Mapping[str, Ready], cores: Cores, rounds: int, duration: float, *, legacy: bool = False
+) -> dict[str, Result]:
+    """Measure all servers, interleaved.
+
+    Args:
+        servers: By name.
+        cores: Which core is whose.
+        rounds: How many.
+        duration: Seconds of each load run.
+        legacy: Whether in sessions.
+    """
     return in_rounds(
         list(servers),
         rounds,
         # Once before anything counts: byte code is compiled, files are in memory.
-        lambda name: _start(servers[name], cores),
-        lambda name, result: _round(servers[name], cores, duration, result),
+        lambda name: _start(servers[name], cores, legacy),
+        lambda name, result: _round(servers[name], cores, duration, result, legacy),
     )
 
 
@@ -136,36 +155,38 @@ def targets(results: Mapping[str, Result]) -> list[Target]:
     ]
 
 
-def _round(ready: Ready, cores: Cores, duration: float, result: Result) -> None:
+def _round(ready: Ready, cores: Cores, duration: float, result: Result, legacy: bool) -> None:
     for _ in range(STARTS):
         processes.wait_quiet(cores, 5)
-        seconds, rss, pss = _start(ready, cores)
+        seconds, rss, pss = _start(ready, cores, legacy)
         result.add("start_ms", seconds * 1e3)
         result.add("rss_mb", rss)
         result.add("pss_mb", pss)
     for label in LOADS:
-        _load(ready, cores, label, duration, result)
-    _cancel(ready, cores, result)
+        _load(ready, cores, label, duration, result, legacy)
+    _cancel(ready, cores, result, legacy)
 
 
-def _start(ready: Ready, cores: Cores) -> tuple[float, float, float]:
+def _start(ready: Ready, cores: Cores, legacy: bool) -> tuple[float, float, float]:
     """Seconds from the start of the process to its first answer to `echo`; its memory then."""
-    call = CallTemplate("echo", {"text": TEXT}).line(1)
-    begin = time.perf_counter()
+    call = CallTemplate("echo", {"text": TEXT}, legacy=legacy).line(2)
+    since = time.perf_counter()
     with Pipe(ready.command, cores) as pipe:
-        pipe.ask(1, call)
-        seconds = time.perf_counter() - begin
+        if legacy:
+            begin(pipe, True)
+        pipe.ask(2, call)
+        seconds = time.perf_counter() - since
         return seconds, processes.rss_mb(pipe.pid), processes.pss_mb(pipe.pid)
 
 
-def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Result) -> None:
+def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Result, legacy: bool) -> None:
     window, batched = LOADS[label]
     memory: dict[Figures, float] = {}
 
     def run() -> Figures:
         with Pipe(ready.command, cores) as pipe:
-            pipe.ask(1, request(1, "server/discover"))
-            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, batched=batched)
+            begin(pipe, legacy)
+            figures = keep_in_flight(pipe, pipe.pid, cores, window, duration, batched=batched, legacy=legacy)
             memory[figures] = processes.rss_mb(pipe.pid)
         return figures
 
@@ -176,17 +197,17 @@ def _load(ready: Ready, cores: Cores, label: str, duration: float, result: Resul
     result.add(f"rss_mb_{label}", memory[figures])
 
 
-def _cancel(ready: Ready, cores: Cores, result: Result) -> None:
+def _cancel(ready: Ready, cores: Cores, result: Result, legacy: bool) -> None:
     """From `notifications/cancelled` until the clean-up code of the tool runs."""
     with Events() as events, Pipe(ready.command, cores, events.env) as pipe:
-        pipe.ask(1, request(1, "server/discover"))
+        begin(pipe, legacy)
         for number in range(CANCELS):
             tag, id = f"call-{number}", 1000 + number
-            pipe.send(CallTemplate("slow", {"seconds": SLOW_SECONDS, "tag": tag}).line(id))
+            pipe.send(CallTemplate("slow", {"seconds": SLOW_SECONDS, "tag": tag}, legacy=legacy).line(id))
             events.await_start(tag)
-            begin = time.monotonic_ns()
+            since = time.monotonic_ns()
             pipe.send(cancelled(id))
-            took = events.until_cancelled(tag, begin)
+            took = events.until_cancelled(tag, since)
             result.add("cancelled", float(took is not None))
             if took is not None:
                 result.add("cancel_ms", took)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 __all__ = [
@@ -20,11 +20,17 @@ __all__ = [
     "CallTemplate",
     "PostTemplate",
     "cancelled",
+    "delete",
     "frame_start",
+    "hello",
+    "initialized",
+    "post",
     "request",
 ]
 
 PROTOCOL_VERSION: Final = "2026-07-28"
+LEGACY: Final = "2025-11-25"
+"""The revision with sessions that is measured."""
 TEXT: Final = "the quick brown fox jumps over it"
 """What `echo` gets and must give back."""
 
@@ -43,9 +49,21 @@ def _line(message: dict[str, Any]) -> bytes:
     return _text(message) + b"\n"
 
 
-def request(id: int, method: str, params: dict[str, Any] | None = None) -> bytes:
-    """A request as one line, with the `_meta` that every request needs."""
-    return _line({"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": _META}})
+def request(id: int, method: str, params: dict[str, Any] | None = None, *, legacy: bool = False) -> bytes:
+    """A request as one line, with the `_meta` that every request needs; in a session none does."""
+    meta = {} if legacy else {"_meta": _META}
+    return _line({"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), **meta}})
+
+
+def hello(id: int) -> bytes:
+    """`initialize`, as one line."""
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "benchmarks", "version": "1"}}
+    return request(id, "initialize", params, legacy=True)
+
+
+def initialized() -> bytes:
+    """`notifications/initialized`, as one line."""
+    return _line({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
 def cancelled(id: int) -> bytes:
@@ -56,14 +74,37 @@ def cancelled(id: int) -> bytes:
 class CallTemplate:
     """One tool call, ready but for its id: so that the load's own work per call is small."""
 
-    def __init__(self, tool: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, tool: str, arguments: dict[str, Any], *, legacy: bool = False) -> None:
         mark = 987_654_321
-        line = request(mark, "tools/call", {"name": tool, "arguments": arguments})
+        line = request(mark, "tools/call", {"name": tool, "arguments": arguments}, legacy=legacy)
         self._head, self._tail = line.split(b"%d" % mark)
 
     def line(self, id: int) -> bytes:
         """The call with this id, as one line."""
         return b"%b%d%b" % (self._head, id, self._tail)
+
+
+_POST: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+def _in_session(session: str) -> dict[str, str]:
+    return {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+
+
+def _http_head(verb: str, port: int, fields: Mapping[str, str]) -> bytes:
+    lines = [f"{verb} /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", *(f"{k}: {v}" for k, v in fields.items())]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n"
+
+
+def post(port: int, line: bytes, session: str | None = None) -> bytes:
+    """One line as a POST, in a session or without."""
+    fields = {**_POST, "Content-Length": str(len(line))}
+    return _http_head("POST", port, fields if session is None else {**fields, **_in_session(session)}) + line
+
+
+def delete(port: int, session: str) -> bytes:
+    """`DELETE` of a session."""
+    return _http_head("DELETE", port, _in_session(session))
 
 
 class PostTemplate:
@@ -73,28 +114,31 @@ class PostTemplate:
         method: The method of the protocol.
         params: Its parameters.
         token: Whether to ask for progress.
+        session: The id of the session that it belongs to, in the revisions that have some.
     """
 
-    def __init__(self, method: str, params: dict[str, Any] | None = None, *, token: bool = False) -> None:
+    def __init__(
+        self, method: str, params: dict[str, Any] | None = None, *, token: bool = False, session: str | None = None
+    ) -> None:
         mark = 987_654_321
-        meta = {**_META, "progressToken": "p"} if token else _META
-        body = _text({"jsonrpc": "2.0", "id": mark, "method": method, "params": {**(params or {}), "_meta": meta}})
+        meta = {} if session is not None else _META
+        if token:
+            meta = {**meta, "progressToken": "p"}
+        whole = {**(params or {}), "_meta": meta} if meta else params or {}
+        body = _text({"jsonrpc": "2.0", "id": mark, "method": method, "params": whole})
         self._length = len(body)
-        self._fields = {
-            "Accept": "application/json, text/event-stream",
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            "MCP-Protocol-Version": PROTOCOL_VERSION,
-            "Mcp-Method": method,
-        }
-        if params and "name" in params:
-            self._fields["Mcp-Name"] = params["name"]
+        self._fields = {**_POST, "Content-Length": str(len(body))}
+        if session is not None:
+            self._fields |= _in_session(session)
+        else:
+            self._fields |= {"MCP-Protocol-Version": PROTOCOL_VERSION, "Mcp-Method": method}
+            if params and "name" in params:
+                self._fields["Mcp-Name"] = params["name"]
         self._head, self._tail = body.split(b"%d" % mark)
 
     def to(self, port: int) -> Callable[[int], bytes]:
         """The request to a server at this port, as a function of a number: its id is 100,000,000 + that."""
-        lines = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", *(f"{k}: {v}" for k, v in self._fields.items())]
-        head = "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + self._head
+        head = _http_head("POST", port, self._fields) + self._head
         tail = self._tail
         return lambda number: b"%b%d%b" % (head, 100_000_000 + number, tail)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .connect import ClientOptions, ConnectedClient, Target, connect_client, open_client
     from .errors import (
+        ClientRefused,
         ConnectionClosed,
         HeaderMismatch,
         HttpError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         TimedOut,
         ToolError,
         UnsupportedVersion,
+        UrlElicitationRequired,
     )
     from .limits import DEFAULT as DEFAULT_LIMITS
     from .limits import Limits
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
         sample_question,
         url_question,
     )
+    from .server.peer.session import Session
     from .tasks.memory import MemoryTaskStore
     from .tasks.sqlite import SQLiteTaskStore
     from .tasks.store import TaskCount, TaskStore, TaskStoreError
@@ -94,6 +97,7 @@ __all__ = [
     "Changes",
     "Client",
     "ClientOptions",
+    "ClientRefused",
     "Completion",
     "ConnectedClient",
     "ConnectionClosed",
@@ -148,6 +152,7 @@ __all__ = [
     "SQLiteTaskStore",
     "Server",
     "ServerBusy",
+    "Session",
     "Signal",
     "StdioCommand",
     "Target",
@@ -163,6 +168,7 @@ __all__ = [
     "ToolInfo",
     "ToolOptions",
     "UnsupportedVersion",
+    "UrlElicitationRequired",
     "connect_client",
     "form_question",
     "http_app",
@@ -178,6 +184,9 @@ __all__ = [
 
 # Names are loaded when they are first used: a server does not need the client, and the command line is up before trio is.
 _MODULES = {
+    "ClientRefused": "errors",
+    "UrlElicitationRequired": "errors",
+    "Session": "server.peer.session",
     "ConnectionClosed": "errors",
     "HeaderMismatch": "errors",
     "HttpError": "errors",

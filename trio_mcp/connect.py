@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 import trio
 
 from .client.answers import Answers, ElicitCallback, SampleCallback
-from .client.channel import Channel
+from .client.channel import Channel, SessionWire
 from .client.client import Client
+from .client.opening import ERAS_BOTH, Opening, check_eras, open_by_era
 from .errors import ConnectionClosed
 from .limits import DEFAULT, Limits
 from .scopes.groups import unwrapped
@@ -54,6 +55,9 @@ class ClientOptions(TypedDict, total=False):
         uds: A unix socket to connect to, instead of the host in the URL.
         verify: Whether and how to check the server's certificate, as for httpx2: a bool or an `ssl.SSLContext`.
         http: An `httpx2.AsyncClient` of your own; the others do not count then, and it stays open.
+        eras: Which revisions may be spoken: "modern" (2026-07-28), "legacy" (2025-11-25 and older, in a session), or both, the
+            default: then the server is asked.
+        revision: The only revision that may be spoken: the server is not asked then.
     """
 
     on_elicit: ElicitCallback
@@ -65,9 +69,11 @@ class ClientOptions(TypedDict, total=False):
     uds: str
     verify: Any
     http: Any
+    eras: Collection[str]
+    revision: str
 
 
-_NOT_HTTP = frozenset({"on_elicit", "on_sample", "roots", "extensions"})
+_NOT_HTTP = frozenset({"on_elicit", "on_sample", "roots", "extensions", "eras", "revision"})
 
 # The blocks that are open in each task, outermost first: to close them in order when they are left out of order.
 _OPEN: WeakKeyDictionary[trio.lowlevel.Task, list[open_client]] = WeakKeyDictionary()
@@ -110,6 +116,8 @@ class open_client(AbstractAsyncContextManager[Client]):
         self._target = target
         self._answers, self._http = _split_options(options)
         self._extensions = options.get("extensions")
+        self._eras = (options.get("eras", ERAS_BOTH), options.get("revision"))
+        check_eras(*self._eras)
         self._info = {"name": name, "version": client_version or _own_version()}
         self._limits = limits
         self._timeout = limits.connect_timeout if connect_timeout is None else connect_timeout
@@ -170,15 +178,19 @@ class open_client(AbstractAsyncContextManager[Client]):
     async def _open(self) -> AsyncIterator[Client]:
         with unwrapped():
             # Even where the channel has no tasks: the blocks of all targets nest, and the innermost nursery tells.
-            async with _open_channel(self._target, self._limits, self._http) as channel, trio.open_nursery():
-                client = Client(
+            def make(channel: Channel) -> Client:
+                return Client(
                     channel,
                     info=self._info,
                     limits=self._limits,
                     answers=self._answers,
                     extensions=self._extensions,
                 )
-                await client.discover(timeout=self._timeout)
+
+            opening = _opening(
+                self._target, self._http, self._info, self._answers, self._limits, self._timeout, self._eras
+            )
+            async with open_by_era(opening, make) as client, trio.open_nursery():
                 yield client
 
 
@@ -233,16 +245,19 @@ async def connect_client(
     info = {"name": name, "version": client_version or _own_version()}
     seconds = limits.connect_timeout if connect_timeout is None else connect_timeout
     answers, http = _split_options(options)
+    eras = (options.get("eras", ERAS_BOTH), options.get("revision"))
+    check_eras(*eras)
+    opening = _opening(target, http, info, answers, limits, seconds, eras)
     failed: list[Exception] = []
+
+    def make(channel: Channel) -> ConnectedClient:
+        return ConnectedClient(channel, info=info, limits=limits, answers=answers, extensions=options.get("extensions"))
 
     async def own(*, task_status: trio.TaskStatus[ConnectedClient | None]) -> None:
         client: ConnectedClient | None = None
         try:
-            async with _open_channel(target, limits, http) as channel:
-                client = ConnectedClient(
-                    channel, info=info, limits=limits, answers=answers, extensions=options.get("extensions")
-                )
-                await client.discover(timeout=seconds)
+            async with open_by_era(opening, make) as opened:
+                client = opened
                 task_status.started(client)
                 await client._leave.wait()
         except Exception as exc:
@@ -275,6 +290,42 @@ def _split_options(options: ClientOptions) -> tuple[Answers, dict[str, Any]]:
         raise TypeError(f"open_client: no option {', '.join(sorted(unknown))}; there is: {there}")
     http = {key: value for key, value in options.items() if key not in _NOT_HTTP}
     return Answers(options.get("on_elicit"), options.get("on_sample"), options.get("roots")), http
+
+
+def _opening(
+    target: Target,
+    http: dict[str, Any],
+    info: dict[str, Any],
+    answers: Answers,
+    limits: Limits,
+    timeout: float,
+    eras: tuple[Collection[str], str | None],
+) -> Opening:
+    is_url = isinstance(target, str) and (target.startswith("unix:") or "://" in target)
+
+    def to_wire(channel: Channel) -> SessionWire:
+        if isinstance(channel, LineChannel):
+            return channel
+        wire: SessionWire = importlib.import_module(".transports.http_session", __package__).session_of(channel)
+        return wire
+
+    def to_pair(channel: Channel) -> AbstractAsyncContextManager[SessionWire | None]:
+        pair: AbstractAsyncContextManager[SessionWire | None] = importlib.import_module(
+            ".transports.http_pair", __package__
+        ).open_pair(channel, limits, timeout)
+        return pair
+
+    return Opening(
+        lambda: _open_channel(target, limits, http),
+        to_wire,
+        to_pair if is_url else None,
+        not is_url and not isinstance(target, Server | Engine | trio.abc.Stream),
+        info,
+        answers,
+        limits,
+        timeout,
+        *eras,
+    )
 
 
 @asynccontextmanager

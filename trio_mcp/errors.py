@@ -10,9 +10,11 @@ the class, so that no table has to repeat them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 __all__ = [
+    "ClientRefused",
     "ConnectionClosed",
     "HeaderMismatch",
     "HttpError",
@@ -35,6 +37,7 @@ __all__ = [
     "TimedOut",
     "ToolError",
     "UnsupportedVersion",
+    "UrlElicitationRequired",
 ]
 
 
@@ -49,6 +52,20 @@ class ToolError(MCPError):
     a resource or a prompt it becomes the message of a -32603 error. `Client.call_tool(..., raise_on_error=True)` raises
     it with the text that the server sent.
     """
+
+
+class ClientRefused(ToolError):
+    """The client of a session answered a question with an error: its user said no, or it cannot do this. A tool that does not
+    catch it fails with this text.
+
+    Args:
+        message: What the client said, and to what.
+        code: The code of its error.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code: int = code
 
 
 class ProtocolError(MCPError):
@@ -187,6 +204,31 @@ class ServerBusy(ProtocolError):
         # As it came from a server: an integer may be too large for a float.
         if isinstance(seconds, int | float) and 0 <= seconds < 1e9:
             self.retry_after: float | None = float(seconds)
+
+
+class UrlElicitationRequired(ProtocolError):
+    """Pages that the user has to visit before the request can be tried again (-32042; 2025-11-25, client/elicitation).
+
+    Only revision 2025-11-25 has it; in any other a tool fails with these addresses in its text. `ctx.elicit_url` asks in every
+    revision, and waits.
+
+    Args:
+        pages: What to visit: objects with `url`, `message` and `elicitationId`.
+        message: For people.
+    """
+
+    code = -32042
+    http_status = 400
+
+    def __init__(self, pages: Sequence[Mapping[str, str]], message: str = "Visit these pages first") -> None:
+        for page in pages:
+            missing = [name for name in ("url", "message", "elicitationId") if not isinstance(page.get(name), str)]
+            if missing:
+                raise ValueError(
+                    f"UrlElicitationRequired: a page needs {', '.join(missing)} as text, got {dict(page)!r}"
+                )
+        self.pages: list[dict[str, str]] = [{**page, "mode": "url"} for page in pages]
+        super().__init__(message, {"elicitations": self.pages})
 
 
 class TimedOut(ProtocolError):

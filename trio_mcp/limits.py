@@ -6,6 +6,7 @@ Nothing in `trio_mcp` waits, queues or buffers without a number from here. One f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 __all__ = ["DEFAULT", "TASK_RESULT_MOST", "TASK_TTL_MOST", "Limits"]
@@ -174,6 +175,9 @@ class Limits:
     they gave up."""
     session_requests: int = 64
     """Questions and pings to one client that wait for an answer at once."""
+    session_ping: float = math.inf
+    """Between two pings to a client that has a stream open, and how long it may take to answer one; otherwise its session ends.
+    Off, since some clients answer none."""
     question_timeout: float = 600.0
     """How long the answer to one question may take in a session: as long as `state_lifetime`, in which a person answers there."""
     question_tries: int = 3
@@ -202,6 +206,9 @@ class Limits:
     answer_bytes: int = 64_000_000
     """Longest message that a client accepts. A client asked for it and chose the server, so it takes more than a server
     takes from anyone."""
+    probe_patience: float = 3.0
+    """How long a server may be silent at `server/discover` until it is asked by `initialize` as well: some older ones ignore
+    what they do not know."""
     client_events: int = 256
     """Progress and log messages that may wait for the caller's callbacks, a call. Beyond it the oldest is dropped: the
     latest progress is the one that counts, and a slow callback must not stop the answers of other calls."""

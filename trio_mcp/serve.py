@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .limits import Limits
+from .protocol.revisions import Era
 from .running.process import OwnProcess, run_alone
 from .scopes.groups import unwrapped
 from .server.declare.server import Server
@@ -22,6 +23,7 @@ from .transports.stdio import open_stdio
 if TYPE_CHECKING:
     from .transports.http.asgi import HttpApp
     from .transports.http.edge import HttpServer
+    from .transports.http.endpoint import HttpEndpoint
 
 __all__ = [
     "OpenServer",
@@ -126,6 +128,9 @@ async def serve_http(
     keyfile: str | None = None,
     allowed_hosts: list[str] | None = None,
     allowed_origins: list[str] | None = None,
+    sse: bool = False,
+    simple: bool = False,
+    no_delete: bool = False,
     task_status: trio.TaskStatus[HttpServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve Streamable HTTP until cancelled: HTTP/1.1, and HTTP/2 (with TLS by ALPN, without by prior knowledge).
@@ -147,22 +152,43 @@ async def serve_http(
         allowed_hosts: Names that a `Host` header may have. Without it: on loopback only `localhost`, `127.0.0.1` and
             `[::1]`, so that no web page can reach the server by rebinding a name; elsewhere any.
         allowed_origins: Origins of web pages that may call, besides those of the hosts.
+        sse: Also serve HTTP+SSE, the transport of 2024-11-05: streams at `sse` beside `path`, messages at `messages`.
+        simple: Answer each POST with one JSON document, in all revisions: no sessions, no streams, no other verbs.
+        no_delete: Clients cannot end their sessions: DELETE is answered with 405.
         task_status: For `nursery.start`, which returns an `HttpServer` with the real URLs.
 
     Raises:
         MCPError: the address cannot be bound, the certificate cannot be used, or the server is open already.
-        ValueError: `bind` or `path` is malformed.
+        ValueError: `bind`, `path`, or one of the hosts or origins is malformed, or options contradict each other.
     """
     with unwrapped():
         edge = importlib.import_module(".transports.http.edge", __package__)
         edge.check_path(path)
+        edge.check_allowed(allowed_hosts, allowed_origins)
+        limits = _limits(server)
+        legacy = server.legacy if isinstance(server, Engine) else Era.LEGACY in server.eras
+        edge.check_ways(legacy, path, sse, simple, no_delete)
         context = edge.tls_context(certfile, keyfile) if certfile is not None else None
         # Bound first: the lifespan may do much, for nothing when the address is taken.
         async with (
-            edge.open_listeners(bind, path, context is not None, _limits(server)) as bound,
+            edge.open_listeners(bind, path, context is not None, limits) as bound,
             _opened(server) as engine,
         ):
-            await edge.serve_listeners(engine, bound, path, context, allowed_hosts, allowed_origins, task_status)
+
+            def endpoint(address: str) -> HttpEndpoint:
+                made: HttpEndpoint = edge.HttpEndpoint(
+                    engine,
+                    path=path,
+                    allowed_hosts=allowed_hosts,
+                    allowed_origins=allowed_origins,
+                    address=address,
+                    sse=sse,
+                    simple=simple,
+                    no_delete=no_delete,
+                )
+                return made
+
+            await edge.serve_listeners(bound, endpoint, context, task_status)
 
 
 def http_app(
@@ -171,6 +197,9 @@ def http_app(
     path: str = "/mcp",
     allowed_hosts: list[str] | None = None,
     allowed_origins: list[str] | None = None,
+    sse: bool = False,
+    simple: bool = False,
+    no_delete: bool = False,
 ) -> HttpApp:
     """The endpoint as an ASGI application, to be mounted in a server of yours that runs on trio (Hypercorn).
 
@@ -182,12 +211,16 @@ def http_app(
         path: The path of the endpoint, below the ASGI `root_path`.
         allowed_hosts: As for `serve_http`; on a loopback address of the host server the guard is on by itself.
         allowed_origins: As for `serve_http`.
+        sse: As for `serve_http`. A host that speaks HTTP/2 cannot tell whether a client reads, so there a stream ends after
+            `limits.write_buffer` bytes.
+        simple: As for `serve_http`.
+        no_delete: As for `serve_http`.
 
     Raises:
-        ValueError: `path` is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed, or options contradict each other.
     """
     app: HttpApp = importlib.import_module(".transports.http.asgi", __package__).HttpApp(
-        server, path, allowed_hosts, allowed_origins
+        server, path, allowed_hosts, allowed_origins, sse=sse, simple=simple, no_delete=no_delete
     )
     return app
 

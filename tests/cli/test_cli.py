@@ -269,7 +269,9 @@ def test_a_server_that_cannot_be_started_is_status_3(tmp_path: Path) -> None:
     )
     status, _, errors = inside("tools", "--", "sh", "-c", "echo why >&2; exit 4")
     assert status == 3
+    # Twice: one of an older revision may end at the first question, and is started anew for its own.
     assert errors.splitlines() == [
+        "why",
         "why",
         "trio-mcp: the server process (sh -c 'echo why >&2; exit 4') exited with status 4",
     ]

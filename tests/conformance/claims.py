@@ -11,6 +11,43 @@ from typing import Final
 __all__ = ["CLAIMS"]
 
 CLAIMS: Final[dict[tuple[str, str], frozenset[str]]] = {
+    ("server", "2025-11-25"): frozenset(
+        {
+            "server-initialize",
+            "logging-set-level",
+            "ping",
+            "completion-complete",
+            "tools-list",
+            "tools-call-simple-text",
+            "tools-call-image",
+            "tools-call-audio",
+            "tools-call-embedded-resource",
+            "tools-call-mixed-content",
+            "tools-call-with-logging",
+            "tools-call-error",
+            "tools-call-with-progress",
+            "tools-call-sampling",
+            "tools-call-elicitation",
+            "elicitation-sep1034-defaults",
+            "elicitation-sep1330-enums",
+            "server-sse-multiple-streams",
+            "resources-list",
+            "resources-read-text",
+            "resources-read-binary",
+            "resources-templates-read",
+            "resources-subscribe",
+            "resources-unsubscribe",
+            "prompts-list",
+            "prompts-get-simple",
+            "prompts-get-with-args",
+            "prompts-get-embedded-resource",
+            "prompts-get-with-image",
+            "dns-rebinding-protection",
+            "server-session-lifecycle",
+            "json-schema-2020-12",
+            "server-sse-polling",
+        }
+    ),
     ("server", "2026-07-28"): frozenset(
         {
             "server-stateless",

@@ -525,6 +525,7 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int, help="where to listen on 127.0.0.1; 0 takes a free port")
     where.add_argument("--stdio", action="store_true", help="serve on standard input and output")
+    parser.add_argument("--sse", action="store_true", help="with --port: serve HTTP+SSE (2024-11-05) as well, at /sse")
     given = parser.parse_args()
     if given.stdio:
         return run_stdio(server)
@@ -532,7 +533,7 @@ def main() -> int:
     def ready(http: HttpServer) -> None:
         print(http.urls[0], flush=True)
 
-    return run_http(server, f"127.0.0.1:{given.port}", ready)
+    return run_http(server, f"127.0.0.1:{given.port}", ready, sse=given.sse)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
     python -m tests.conformance.run server 2026-07-28 [--http2] [--verbose]
     python -m tests.conformance.run all
 
+`all` is every revision over HTTP/1.1 and over HTTP/2. For each of the two there is one server, which is asked in all revisions
+at the same time, as a server is that old and new clients use.
+
 Prints a line for each scenario that the revision requires, then for each other one that the suite has for it, and a
 closing line with the counts. The exit status is 0 when every scenario in `claims.py` passed and every required one was
 run.
@@ -201,21 +204,26 @@ def run_suite(
     return outcomes
 
 
-def run(role: str, revision: str, *, http2: bool, verbose: bool) -> tuple[list[str], bool]:
-    """Run one role of a revision, from the start of the server to the report.
+def run(suites: Sequence[tuple[str, str]], *, http2: bool, verbose: bool) -> list[tuple[list[str], bool]]:
+    """Run the suite of each role and revision against one server, all at once; a report for each.
 
     Raises:
         Missing: something that this needs is not there.
     """
     node = find_node()
     suite = install_packages(node) / SUITE
-    requirements = read_requirements(node, suite, role, revision)
-    names = (*requirements.required, *requirements.others)
-    bridge = node if http2 else None
-    with tempfile.TemporaryDirectory(prefix="conformance-") as folder, running_server(bridge) as url:
-        outcomes = run_suite(node, suite, url, revision, Path(folder), names)
-    title = f"{role} {revision}{' over HTTP/2' if http2 else ''}"
-    return report(title, requirements, CLAIMS[role, revision], outcomes, verbose=verbose)
+
+    def run_one(role: str, revision: str, url: str) -> tuple[list[str], bool]:
+        requirements = read_requirements(node, suite, role, revision)
+        names = (*requirements.required, *requirements.others)
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+            outcomes = run_suite(node, suite, url, revision, Path(folder), names)
+        title = f"{role} {revision}{' over HTTP/2' if http2 else ''}"
+        return report(title, requirements, CLAIMS[role, revision], outcomes, verbose=verbose)
+
+    with running_server(node if http2 else None) as url, ThreadPoolExecutor(len(suites)) as threads:
+        reports = [threads.submit(run_one, role, revision, url) for role, revision in suites]
+        return [one.result() for one in reports]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -228,15 +236,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--http2", action="store_true", help="reach the server over HTTP/2")
     parser.add_argument("--verbose", action="store_true", help="show what is wrong with scenarios that are not claimed")
     given = parser.parse_args(arguments)
-    runs = [(given.role, given.revision, given.http2)]
+    suites, transports = [(given.role, given.revision)], [given.http2]
     if given.role == "all":
-        runs = [(role, revision, http2) for role, revision in sorted(CLAIMS) for http2 in (False, True)]
-    with ThreadPoolExecutor(len(runs)) as threads:
-        reports = [
-            threads.submit(run, role, revision, http2=http2, verbose=given.verbose) for role, revision, http2 in runs
-        ]
+        suites, transports = sorted(CLAIMS), [False, True]
+    with ThreadPoolExecutor(len(transports)) as threads:
+        runs = [threads.submit(run, suites, http2=http2, verbose=given.verbose) for http2 in transports]
         try:
-            results = [one.result() for one in reports]
+            results = [one for each in runs for one in each.result()]
         except Missing as exc:
             print(f"conformance: {exc}", file=sys.stderr)
             return 2

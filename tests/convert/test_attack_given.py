@@ -125,9 +125,9 @@ def test_what_fits_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[Any] = []
     enter = explain.Explainer.enter
 
-    def counting(self: explain.Explainer, schema: Any, value: Any, found: Any) -> None:
+    def counting(self: explain.Explainer, schema: Any, value: Any, found: Any, pace: Any) -> Any:
         entered.append(value)
-        enter(self, schema, value, found)
+        return enter(self, schema, value, found, pace)
 
     monkeypatch.setattr(explain.Explainer, "enter", counting)
     point = {"type": "object", "properties": {"x": {"type": "integer"}}}

@@ -986,7 +986,6 @@ def test_what_a_validator_says_is_one_line_and_no_repr(annotation: Any) -> None:
         dict[float, int],
         dict[bool, int],
         dict[tuple[int, int], int],
-        dict[Level, int],
         dict[Point, int],
     ],
     ids=str,

@@ -241,6 +241,12 @@ def test_a_path_that_is_none_is_a_value_error(path: str) -> None:
         http_app(Lab().server, path=path)
 
 
+@pytest.mark.parametrize("options", [{"allowed_hosts": ["http://x"]}, {"allowed_origins": ["x"]}])
+def test_hosts_and_origins_that_are_none_are_value_errors(options: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        http_app(Lab().server, **options)
+
+
 async def test_a_server_is_not_opened_twice() -> None:
     lab = Lab()
     async with hosting(http_app(lab.server)):

@@ -193,6 +193,13 @@ async def test_a_path_that_is_none_is_a_value_error(path: str) -> None:
         await serve_http(Lab().server, "127.0.0.1:0", path=path)
 
 
+@pytest.mark.parametrize("options", [{"allowed_hosts": ["http://x"]}, {"allowed_origins": ["x"]}])
+async def test_hosts_and_origins_that_are_none_are_value_errors(options: dict[str, Any]) -> None:
+    """Before anything is bound: an address that cannot be bound would be told otherwise."""
+    with trio.fail_after(20), pytest.raises(ValueError, match=next(iter(options))):
+        await serve_http(Lab().server, "198.51.100.1:1", **options)
+
+
 # -- unix sockets and inherited ones
 
 

@@ -25,6 +25,7 @@ async def test_places_are_given_at_once_then_in_the_order_of_the_tickets() -> No
     releases = {name: trio.Event() for name in "abcde"}
     async with trio.open_nursery() as nursery:
         tickets = {name: executor.ticket() for name in "abcde"}
+        assert [tickets[name].ready for name in "abcde"] == [True, True, False, False, False]
         # The order of the tickets counts, and not that in which the scheduler runs their tasks.
         for name in "edcba":
             nursery.start_soon(hold, tickets[name], name, entered, releases[name])
@@ -36,7 +37,6 @@ async def test_places_are_given_at_once_then_in_the_order_of_the_tickets() -> No
             await wait_all_tasks_blocked()
     assert entered[2:] == ["c", "d", "e"]
     assert executor.statistics() == ExecutorStatistics(running=0, waiting=0)
-    assert [tickets[name].waited for name in "abcde"] == [False, False, True, True, True]
 
 
 async def test_refuses_beyond_the_queue_and_says_when_to_come_back() -> None:

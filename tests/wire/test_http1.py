@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 import pytest
 
@@ -10,6 +11,7 @@ from trio_mcp import Limits
 from trio_mcp.protocol.http import Refusal
 from trio_mcp.wire.budget import BodyBudget
 from trio_mcp.wire.http1 import Complete, Connection, Event, Fatal, Head, State
+from trio_mcp.wire.parser import Parser
 
 from .helpers import DATE, Driver, Seen, feed
 
@@ -467,6 +469,26 @@ def test_what_bounds_the_time() -> None:
     assert event is not None
     assert event.request.refusal == Refusal(408, "Request timeout: the body of the request did not arrive in time")
     assert connect(CHUNKED).deadline_limit == "body_timeout"
+
+
+@pytest.mark.parametrize("before", [0, 1, 20, len(POST), len(post(b"first")) - 1])
+def test_while_an_answer_lasts_nothing_is_kept_for_parsing(before: int) -> None:
+    """Whatever of the next request has come when it rests: that is read as always."""
+    connection, following = connect(post()), post(b"first", b"X-A: 1") + post(b"second")
+    taken = connection.take()
+    assert taken is not None
+    feed(connection, following[:before])
+    connection.rest()
+    kept = sum(isinstance(held, Parser) for held in gc.get_referents(connection))
+    assert kept == (before > 0)
+    feed(connection, following[before:])
+    taken.respond(200, DATE, b"text/plain", b"x")
+    for body, fields in ((b"first", {b"x-a": b"1"}), (b"second", {})):
+        taken = connection.take()
+        assert taken is not None
+        assert taken.request.body == body
+        assert taken.request.headers == {b"host": b"a", b"content-length": b"%d" % len(body), **fields}
+        taken.respond(200, DATE, b"text/plain", b"x")
 
 
 def test_an_idle_connection_just_ends() -> None:

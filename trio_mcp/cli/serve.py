@@ -15,6 +15,7 @@ import click
 
 from .. import Server, SQLiteTaskStore
 from ..protocol.http import host_policy
+from ..protocol.revisions import Era
 from ..running.process import OwnProcess
 from ..serve import run_http, run_stdio
 from .load import load_app, load_server
@@ -51,6 +52,14 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--tasks", "tasks_file", metavar="FILE", help="Keep tasks in this SQLite file, so that they outlive the server."
 )
+@click.option(
+    "--eras",
+    metavar="ERAS",
+    help="Which revisions to speak: modern (2026-07-28), legacy (2025-11-25 and older), or modern,legacy; else as the file says.",
+)
+@click.option("--sse", is_flag=True, help="Also serve HTTP+SSE (2024-11-05): /sse and /messages beside the endpoint.")
+@click.option("--simple", is_flag=True, help="Only POST: one JSON answer each, no sessions, no streams.")
+@click.option("--no-delete", is_flag=True, help="Clients cannot end their sessions (DELETE is answered with 405).")
 @click.option("--debug", is_flag=True, help="Show the text of unexpected errors to clients, log at debug.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default=None, help="Log level on standard error [warning].")
 @click.pass_obj
@@ -62,6 +71,7 @@ def command(
     uds: str | None,
     app: str | None,
     tasks_file: str | None,
+    eras: str | None,
     debug: bool,
     log_level: str | None,
     **http: Any,
@@ -73,7 +83,9 @@ def command(
     """
     if behind is not None:
         raise click.UsageError("serve takes a Python file; a command behind -- is for the other commands")
+    spoken = _eras(eras)
     address = _address(bind, uds, http)
+    _check_ways(spoken, address, http)
     if app is not None and bind is None:
         raise click.UsageError("--app needs --http HOST:PORT")
     on_terminal = sys.stdin is not None and sys.stdin.isatty()
@@ -84,6 +96,12 @@ def command(
     try:
         server = load_server(file, debug=debug)
         server.expose_errors = server.expose_errors or debug
+        if spoken is not None:
+            server.eras = spoken
+        elif Era.LEGACY not in server.eras:
+            _check_ways(
+                server.eras, address, http, f", since {file} says eras={sorted(era.value for era in server.eras)}"
+            )
         if tasks_file is not None:
             server.task_store = SQLiteTaskStore(tasks_file)
         if address is not None:
@@ -93,6 +111,41 @@ def command(
     except KeyboardInterrupt:
         # Before the server was up to hear it.
         return 0
+
+
+def _eras(text: str | None) -> frozenset[Era] | None:
+    """What `--eras` says, or None without it."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not {*names} <= {era.value for era in Era}:
+        raise click.UsageError(f"--eras: {text!r} is not known; expected modern, legacy, or modern,legacy")
+    return frozenset(map(Era, names))
+
+
+def _check_ways(eras: frozenset[Era] | None, address: str | None, http: dict[str, Any], why: str = "") -> None:
+    """Check which ways to be reached stand together."""
+    for option in ("sse", "simple", "no_delete"):
+        if not http[option]:
+            continue
+        name = "--" + option.replace("_", "-")
+        if address is None:
+            raise click.UsageError(f"{name} needs --http or --uds: on stdio there is one way only")
+        if option == "simple":
+            continue
+        if http["simple"]:
+            raise click.UsageError(f"{name} and --simple exclude each other: with --simple there are no sessions")
+        if eras is not None and Era.LEGACY not in eras:
+            raise click.UsageError(
+                f"{name} is for revisions with sessions, and none is spoken{why}; expected --eras legacy or modern,legacy"
+            )
+    if http["sse"]:
+        try:
+            importlib.import_module("..transports.http.edge", __package__).check_ways(
+                True, http["path"], True, False, http["no_delete"]
+            )
+        except ValueError as exc:
+            raise click.UsageError(f"--path: {exc}") from None
 
 
 def _address(bind: str | None, uds: str | None, http: dict[str, Any]) -> str | None:

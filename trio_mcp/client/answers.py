@@ -66,6 +66,15 @@ class Answers:
             out["requestState"] = state
         return out
 
+    async def to(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one question, as a server of a session asks it.
+
+        Raises:
+            InputNeeded: this client has no callback for it.
+            InvalidResponse: no server may ask it.
+        """
+        return await self._one(method, {"method": method, "params": params}, {}, method)
+
     async def _one(self, key: str, request: Any, result: dict[str, Any], method: str) -> dict[str, Any]:
         kind = request.get("method") if type(request) is dict else None
         params = request.get("params", {}) if type(request) is dict else {}

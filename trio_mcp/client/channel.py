@@ -6,15 +6,16 @@ import inspect
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
+from ..errors import MCPError
 from ..limits import DEFAULT
-from ..protocol.envelope import Notification
+from ..protocol.envelope import Notification, Request
 from ..protocol.meta import LOG_LEVELS
 
-__all__ = ["Channel", "Listener", "LogCallback", "ProgressCallback"]
+__all__ = ["Channel", "Hears", "Listener", "LogCallback", "ProgressCallback", "SessionLost", "SessionWire"]
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Called with the progress, the total or None, and the message or None. Plain or async."""
@@ -119,6 +120,62 @@ class Listener:
             outcome = self.log(str(params.get("level")), params.get("data"), name if isinstance(name, str) else None)
         if inspect.isawaitable(outcome):
             await outcome
+
+
+class Hears(Protocol):
+    """Who takes what a server says by itself, in the revisions with sessions."""
+
+    def asked(self, request: Request) -> None:
+        """The server asks something. Does not wait."""
+
+    def told(self, message: Notification) -> None:
+        """The server tells something that belongs to no call. Does not wait."""
+
+
+class SessionWire(Protocol):
+    """What a session needs of its transport besides calls."""
+
+    @property
+    def peer(self) -> str:
+        """What the server is."""
+        ...
+
+    async def call(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
+        """As of `Channel`."""
+        ...
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Tell the server something. An error is an error of the connection."""
+
+    async def respond(self, message: bytes) -> None:
+        """Answer a question of the server.
+
+        Args:
+            message: The response, as JSON text.
+        """
+
+    def begin(self, hears: Hears, revision: str) -> None:
+        """The server has answered `initialize`."""
+
+    async def listen(self) -> None:
+        """Hear what belongs to no call, while the session lasts. May come back at once where nothing has to be done for it."""
+
+    async def end(self) -> None:
+        """End the session, if the server has to be told. Bounded by whoever calls."""
+
+    @property
+    def reconnects(self) -> bool:
+        """As of `Channel`."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """As of `Channel`."""
+        ...
+
+
+class SessionLost(MCPError):
+    """The server does not know the session any more. It has not run what it was asked."""
 
 
 class Channel(ABC):

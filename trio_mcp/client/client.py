@@ -12,7 +12,7 @@ from ..protocol.content import optional
 from ..protocol.jsontext import find_unwritable
 from ..protocol.meta import LOG_LEVELS, SERVER_INFO, request_meta
 from ..protocol.results import CallToolResult, GetPromptResult, ReadResourceResult, require
-from ..protocol.revisions import LATEST
+from ..protocol.revisions import ERAS, LATEST, Era
 from ..protocol.tasks import TASKS
 from .answers import Answers
 from .channel import Channel, Listener, LogCallback, ProgressCallback
@@ -58,7 +58,24 @@ class Client:
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
-        self.protocol_version = LATEST
+        self.protocol_version: str = LATEST
+
+    def speak(
+        self,
+        channel: Channel,
+        revision: str,
+        info: dict[str, Any],
+        capabilities: dict[str, Any],
+        instructions: str | None,
+    ) -> None:
+        """Called when the server has answered `initialize`: speak an older revision from now on."""
+        self._channel, self.protocol_version = channel, revision
+        self.server_info, self.capabilities, self.instructions = info, capabilities, instructions
+
+    @property
+    def era(self) -> Era:
+        """Whether the server speaks the modern revision, or an older one in a session."""
+        return ERAS[self.protocol_version]
 
     def __repr__(self) -> str:
         return f"<Client of {self._channel.peer}>"

@@ -31,7 +31,7 @@ def era_error(exc: MCPError, peer: str) -> MCPError:
     """
     if isinstance(exc, UnsupportedVersion):
         supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
-        return LegacyServer(f"{peer} speaks {supported or 'other revisions'}, not {LATEST}")
+        return UnsupportedVersion(f"{peer} speaks {supported or 'other revisions'}, not {LATEST}", exc.data)
     if isinstance(exc, MethodNotFound | InvalidParams | InvalidRequest):
         return LegacyServer(f"{peer} does not know server/discover, so it speaks only revisions before {LATEST}: {exc}")
     # Before their handshake, servers of the old era refuse a request with any code. One that has a class has a meaning.

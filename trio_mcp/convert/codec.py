@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..limits import DEFAULT, Limits
 from ..protocol.jsontext import shorten
@@ -23,11 +23,13 @@ __all__ = [
     "Unsupported",
     "counted",
     "described",
+    "finished",
     "kind_name",
     "kind_of",
     "render",
 ]
 
+T = TypeVar("T")
 JSONSchema = dict[str, Any]
 Misfit = tuple[int, int, int]
 """How badly a value seems to be of a type: constants that differ, other faults, members that would be ignored."""
@@ -220,6 +222,16 @@ class Pace:
             return False
         self._left = _PIECE
         return True
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """What work in pieces comes to, in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as exc:
+            made: T = exc.value
+            return made
 
 
 class Codec(ABC):

@@ -9,7 +9,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from ..protocol.jsontext import shorten
@@ -40,7 +40,11 @@ _ARRAYS: Final[dict[Any, tuple[Any, tuple[type, ...], bool]]] = {
     abc.Set: (set, (abc.Set,), True),
     abc.MutableSet: (set, (abc.MutableSet,), True),
 }
-_OBJECTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, collections.OrderedDict, collections.defaultdict})
+_OBJECTS: Final[dict[Any, Callable[[], dict[Any, Any]]]] = {
+    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping, collections.defaultdict), dict),
+    collections.OrderedDict: collections.OrderedDict,
+    collections.Counter: collections.Counter,
+}
 _WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
 _DEEPEST: Final = 60
 """Classes inside of each other. A generic class that refers to itself with another argument has no end."""
@@ -262,6 +266,8 @@ class Compiler:
                 return ArrayCodec(self._compile(Any), tuple, (tuple, list), False)
             return TupleCodec([self._compile(arg) for arg in args])
         if cls in _OBJECTS:
+            if cls is collections.Counter:
+                return self._object(cls, args[0] if args else Any, int)
             key, item = args if len(args) == 2 else (str, Any)
             return self._object(cls, key, item)
         if not isinstance(cls, type):
@@ -274,16 +280,13 @@ class Compiler:
 
     def _object(self, cls: Any, key: Any, item: Any) -> Codec:
         codec = self._compile(key)
-        if codec.kinds == {"int"} and not isinstance(codec, IntCodec):
-            raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
-        if not (codec.kinds and codec.kinds <= {"str"}) and not isinstance(codec, IntCodec):
+        numbers = isinstance(codec, IntCodec) or (codec.kinds == {"int"} and isinstance(codec, ChoiceCodec))
+        if not (codec.kinds and codec.kinds <= {"str"}) and not numbers:
             if key is Any or key is object:
                 codec = StrCodec()
             else:
                 raise Unsupported(f"a mapping with keys of {_name(key)} cannot be expressed as JSON")
-        return DictCodec(
-            codec, self._compile(item), collections.OrderedDict if cls is collections.OrderedDict else dict
-        )
+        return DictCodec(codec, self._compile(item), _OBJECTS[cls])
 
     def _named(self, annotation: Any, cls: type, args: tuple[Any, ...]) -> Codec:
         known = self._named_codecs.get(_as_key(annotation))

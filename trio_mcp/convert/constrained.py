@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ..protocol.jsontext import find_unwritable
 from .codec import Codec, JSONSchema, Misfit, Mismatch, Pace, Problem, Unsupported, counted, described
+from .json_schema import matcher
 
 __all__ = ["Bound", "ConstrainedCodec"]
 
@@ -31,6 +32,19 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 Bound = tuple[str, Any]
 """A rule by its Python name (ge, gt, le, lt, multiple_of, min_length, max_length, pattern, tz, predicate) and its value."""
+
+
+def _matches(pattern: str | re.Pattern[str]) -> Callable[[str], Any]:
+    """By the library of JSON Schema where the schema shows the pattern, otherwise by Python, which may be slow."""
+    fits = matcher(shown) if (shown := _shown(pattern)) is not None else None
+    return fits or _compiled(pattern).search
+
+
+def _shown(pattern: str | re.Pattern[str]) -> str | None:
+    """A pattern as JSON Schema says it, or None where it cannot."""
+    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    plain = not isinstance(pattern, re.Pattern) or not pattern.flags & ~re.UNICODE
+    return text if plain and not _PYTHON_ONLY.search(text) else None
 
 
 def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
@@ -62,12 +76,12 @@ class ConstrainedCodec(Codec):
         self.expects: str = inner.expects
         self.types: tuple[type, ...] = inner.types
         self.rank: int = inner.rank
-        self._patterns: dict[int, re.Pattern[str]] = {}
+        self._patterns: dict[int, Callable[[str], Any]] = {}
         for index, (name, bound) in enumerate(self._bounds):
             self._applies(name, bound)
             if name == "pattern":
                 try:
-                    self._patterns[index] = _compiled(bound)
+                    self._patterns[index] = _matches(bound)
                 except re.error as exc:
                     raise Unsupported(f"pattern {bound!r}: {exc}") from None
 
@@ -114,9 +128,7 @@ class ConstrainedCodec(Codec):
         if name in ("min_length", "max_length"):
             return [(name[:3] + side, self._length(kind, bound)) for kind, side in _SIDES.items() if kind in self.kinds]
         if name == "pattern":
-            text = bound.pattern if isinstance(bound, re.Pattern) else bound
-            plain = not isinstance(bound, re.Pattern) or not bound.flags & ~re.UNICODE
-            return [("pattern", text)] if plain and not _PYTHON_ONLY.search(text) else []
+            return [("pattern", shown)] if (shown := _shown(bound)) is not None else []
         if name in ("tz", "predicate") or isinstance(bound, str) or find_unwritable(bound) is not None:
             return []
         return [(_KEYWORDS.get(name, "multipleOf"), bound)]
@@ -150,7 +162,7 @@ class ConstrainedCodec(Codec):
 
     def _broken(self, index: int, name: str, bound: Any, value: Any, wire: Any) -> str | None:
         if name == "pattern":
-            fits = not isinstance(wire, str) or self._patterns[index].search(wire) is not None
+            fits = not isinstance(wire, str) or bool(self._patterns[index](wire))
             return None if fits else f"text matching {bound.pattern if isinstance(bound, re.Pattern) else bound}"
         if name in ("min_length", "max_length"):
             measured = value if isinstance(value, bytes | bytearray) else wire
@@ -165,8 +177,11 @@ class ConstrainedCodec(Codec):
         if name == "predicate":
             try:
                 return None if bound(value) else f"{self.expects} that fits {getattr(bound, '__name__', bound)}"
-            except (ValueError, TypeError, AssertionError) as exc:
-                return f"{self.expects} that fits {getattr(bound, '__name__', bound)} ({' '.join(str(exc).split())})"
+            except Exception as exc:  # a function of the user's, which is given what a peer sent
+                said = " ".join(str(exc).split())
+                if not isinstance(exc, ValueError | TypeError | AssertionError):
+                    said = f"{type(exc).__name__}: {said}".rstrip(": ")
+                return f"{self.expects} that fits {getattr(bound, '__name__', bound)} ({said})"
         if not _comparable(value, bound):
             return None  # of another arm of a union
         if name == "multiple_of":

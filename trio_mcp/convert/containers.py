@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..protocol.jsontext import shorten
-from .codec import FITS, Codec, Found, JSONSchema, Misfit, Mismatch, Pace, Problem, counted, described
-from .looks import alike_parts, seems, sequence_misfit
+from .codec import FITS, Codec, Found, JSONSchema, Misfit, Mismatch, Pace, Problem, counted, described, finished
+from .looks import CONTAINERS, alike_parts, seems, sequence_misfit
 from .scalars import StrCodec
 
 __all__ = ["ArrayCodec", "DictCodec", "TupleCodec"]
@@ -72,7 +72,7 @@ class ArrayCodec(Codec):
             raise Mismatch.of(value, self.expects)
         found = Found()
         made: list[Any] = []
-        if next(self._item.children(), None) is None:
+        if self._item.kinds.isdisjoint(CONTAINERS):
             values = value if isinstance(value, list) else list(value)
             step = self._item.dump if out else self._item.load
             for start in range(0, len(values), _SLICE):
@@ -152,10 +152,10 @@ class TupleCodec(Codec):
         return schema
 
     def load(self, value: Any) -> Any:
-        return _run(self.pieces(value, False, Pace()))
+        return finished(self.pieces(value, False, Pace()))
 
     def dump(self, value: Any) -> Any:
-        return _run(self.pieces(value, True, Pace()))
+        return finished(self.pieces(value, True, Pace()))
 
     def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
         if not (isinstance(value, tuple | list) if out else type(value) is list):
@@ -191,15 +191,6 @@ class TupleCodec(Codec):
         return "have the same elements" if same else None
 
 
-def _run(steps: Generator[None, None, Any]) -> Any:
-    """What a conversion in pieces comes to, in one go."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as exc:
-            return exc.value
-
-
 class DictCodec(Codec):
     """dict and Mapping, as an object with free keys.
 
@@ -218,6 +209,8 @@ class DictCodec(Codec):
         self._key = key
         self._item = item
         self._text_keys = "int" not in key.kinds
+        constants = None if self._text_keys else key.constants()
+        self._numbers = None if constants is None else sorted(value for _, value in constants)
         self.expects: str = f"object of {item.expects}"
 
     def children(self) -> Iterator[Codec]:
@@ -229,7 +222,9 @@ class DictCodec(Codec):
         items = self._item.schema()
         if items:
             schema["additionalProperties"] = items
-        if not self._text_keys:
+        if self._numbers is not None:
+            schema["propertyNames"] = {"enum": [str(number) for number in self._numbers]}
+        elif not self._text_keys:
             schema["propertyNames"] = {"pattern": r"^-?(0|[1-9][0-9]*)$"}
         elif (names := self._key.schema()) != {"type": "string"}:
             schema["propertyNames"] = names
@@ -321,7 +316,11 @@ class DictCodec(Codec):
         return (0, wrong, 0) if wrong else FITS
 
     def _key_of(self, name: Any, out: bool) -> Any:
-        return name if out or self._text_keys else _integer(name)
+        if out or self._text_keys:
+            return name
+        number = _integer(name)
+        # Of a set of numbers each has one spelling in the schema, so -0 is none of them.
+        return number if self._numbers is None or str(number) == name else name
 
     def alike(self, other: Codec, out: bool) -> str | None:
         if not isinstance(other, DictCodec):

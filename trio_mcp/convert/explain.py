@@ -6,10 +6,11 @@ constants, its names and its kinds, and only that one is entered: the work is li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import copy
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Final
 
-from .codec import KEPT, Found, Mismatch, Problem, described, kind_name
+from .codec import KEPT, Found, Mismatch, Pace, Problem, described, kind_name
 
 __all__ = ["Explainer"]
 
@@ -43,6 +44,9 @@ _ENTERS: Final = frozenset(
 )
 _OTHER: Final = 1_000_000
 """The look of an alternative for values of another kind."""
+
+_STEP: Final = 20
+"""Values to which one step comes, of those that are converted in one piece: it calls the library several times."""
 
 _HOPS: Final = 50
 """References in a row: more of them refer to each other and to nothing else."""
@@ -88,28 +92,29 @@ class Explainer:
         self._leaves: dict[int, dict[str, Any]] = {}
         self._merged: dict[int, dict[str, Any]] = {}
 
-    def explain(self, value: Any) -> Mismatch | None:
+    def explain(self, value: Any, pace: Pace) -> Generator[None, None, Mismatch | None]:
         """What is wrong with a JSON value that is known not to fit. It ends with the problems that can be shown.
+
+        As a generator that yields where others may run.
 
         Returns:
             Its problems; None, when it is in a rule that is not entered.
         """
+        # While this one waits, another value may be explained.
+        run = copy.copy(self)
+        run._told, run._entered = 0, set()
         found = Found()
-        self._told = 0
-        self._entered.clear()
         try:
-            self.enter(self._root, value, found)
+            yield from run.enter(self._root, value, found, pace)
         except RecursionError:
-            found = Found()
-        finally:
-            self._entered.clear()
+            return None
         if not found:
             return None
         mismatch = found.mismatch()
-        mismatch.counted = self._told < KEPT
+        mismatch.counted = run._told < KEPT
         return mismatch
 
-    def enter(self, schema: Any, value: Any, found: Found) -> None:
+    def enter(self, schema: Any, value: Any, found: Found, pace: Pace) -> Generator[None, None, None]:
         """Add what is wrong with a value and its parts."""
         schema = self._resolved(schema)
         if schema is False:
@@ -130,15 +135,15 @@ class Explainer:
             for problem in self._leaf(own, _shallow(own, value)):
                 self._note(problem, found)
         for part in _list(schema.get("allOf")):
-            self.enter(part, value, found)
+            yield from self.enter(part, value, found, pace)
         for word in ("anyOf", "oneOf"):
             arms = _list(schema.get(word))
             if arms:
-                self._arms(arms, value, found)
+                yield from self._arms(arms, value, found, pace)
         if isinstance(value, dict):
-            self._object(schema, value, found)
+            yield from self._object(schema, value, found, pace)
         elif isinstance(value, list):
-            self._array(schema, value, found)
+            yield from self._array(schema, value, found, pace)
 
     def _note(self, problem: Problem, found: Found) -> None:
         self._told += 1
@@ -160,7 +165,9 @@ class Explainer:
             return merged
         return schema
 
-    def _object(self, schema: Mapping[str, Any], value: dict[str, Any], found: Found) -> None:
+    def _object(
+        self, schema: Mapping[str, Any], value: dict[str, Any], found: Found, pace: Pace
+    ) -> Generator[None, None, None]:
         properties = schema.get("properties")
         patterns = schema.get("patternProperties")
         properties = properties if isinstance(properties, dict) else {}
@@ -173,7 +180,7 @@ class Explainer:
             rules += [rule for pattern, rule in patterns.items() if self._matches(pattern, name)]
             if not rules and others is not None:
                 rules = [others]
-            self._part(name, rules, item, found)
+            yield from self._part(name, rules, item, found, pace)
 
     def _matches(self, pattern: str, name: str) -> bool:
         # By the library: what is slow for Python's expressions is not for its own.
@@ -182,7 +189,9 @@ class Explainer:
             rule = self._patterns[pattern] = {"pattern": pattern}
         return self._fits(rule, name)
 
-    def _array(self, schema: Mapping[str, Any], value: list[Any], found: Found) -> None:
+    def _array(
+        self, schema: Mapping[str, Any], value: list[Any], found: Found, pace: Pace
+    ) -> Generator[None, None, None]:
         first = _list(schema.get("prefixItems"))
         rest = schema.get("items")
         for index, item in enumerate(value):
@@ -190,14 +199,18 @@ class Explainer:
                 break
             rule = first[index] if index < len(first) else rest
             if rule is not None:
-                self._part(index, [rule], item, found)
+                yield from self._part(index, [rule], item, found, pace)
 
-    def _part(self, key: str | int, rules: list[Any], item: Any, found: Found) -> None:
+    def _part(
+        self, key: str | int, rules: list[Any], item: Any, found: Found, pace: Pace
+    ) -> Generator[None, None, None]:
         for rule in rules:
+            if pace.due(_STEP):
+                yield
             if self._fits_whole(rule, item):
                 continue
             inside = Found()
-            self.enter(rule, item, inside)
+            yield from self.enter(rule, item, inside, pace)
             if inside:
                 found.under(key, inside.mismatch())
 
@@ -215,12 +228,12 @@ class Explainer:
             self._wholes[id(rule)] = whole
         return isinstance(whole, dict) and self._fits(whole, item)
 
-    def _arms(self, arms: list[Any], value: Any, found: Found) -> None:
+    def _arms(self, arms: list[Any], value: Any, found: Found, pace: Pace) -> Generator[None, None, None]:
         name, by_constant = self._tagged(arms)
         if isinstance(value, dict) and isinstance(constant := value.get(name), str | int):
             arm = by_constant.get((type(constant), constant))
             if arm is not None:
-                self.enter(arm, value, found)
+                yield from self.enter(arm, value, found, pace)
                 return
         (tags, _), index = min((self._look(arm, value), index) for index, arm in enumerate(arms))
         if tags >= _OTHER:
@@ -228,7 +241,7 @@ class Explainer:
             text = f"fits none of the alternatives{told and f' ({told})'}, got {described(value)}"
             self._note(Problem(text), found)
         else:
-            self.enter(arms[index], value, found)
+            yield from self.enter(arms[index], value, found, pace)
 
     def _tagged(self, arms: list[Any]) -> tuple[str, dict[tuple[type, Any], Any]]:
         """The member that has other constants in each alternative, with the alternatives by its constants."""

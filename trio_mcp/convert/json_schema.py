@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from ..limits import DEFAULT
 from ..protocol.jsontext import shorten
-from .codec import Codec, JSONSchema, Mismatch, Pace, Problem, counted, described
+from .codec import Codec, JSONSchema, Mismatch, Pace, Problem, counted, described, finished
 from .explain import Explainer
 
-__all__ = ["BadSchema", "CheckedCodec", "GivenSchema"]
+__all__ = ["BadSchema", "CheckedCodec", "GivenSchema", "matcher"]
 
 _BOUNDS: Final = {
     "minimum": "at least",
@@ -36,6 +36,19 @@ _ARMS: Final = 3
 """Alternatives of `anyOf` and `oneOf` that a message goes into."""
 _DESCRIBED: Final = 10_000
 """Values times rules that the library describes: some tenths of a second. Beyond, we say it with less work."""
+
+
+def matcher(pattern: str) -> Callable[[str], bool] | None:
+    """Whether text matches an expression as JSON Schema means it; None where the library cannot read the expression.
+
+    Python's own expressions may take time that doubles with each character, and nothing else runs meanwhile. These do not.
+    """
+    library = importlib.import_module("jsonschema_rs")
+    try:
+        fits: Callable[[str], bool] = library.Draft202012Validator({"pattern": pattern}).is_valid
+    except ValueError:
+        return None
+    return fits
 
 
 class BadSchema(ValueError):
@@ -83,10 +96,19 @@ class GivenSchema:
         Raises:
             Mismatch: with what is wrong, where.
         """
+        finished(self.check_in_pieces(value, Pace()))
+
+    def check_in_pieces(self, value: Any, pace: Pace) -> Generator[None, None, None]:
+        """`check`, as a generator that yields where others may run.
+
+        Raises:
+            Mismatch: with what is wrong, where.
+        """
+        # In one go: some milliseconds for a value of two megabytes.
         if self._validator.is_valid(value):
             return
         if _holds_more(value, self._most):
-            mismatch = self._explainer.explain(value)
+            mismatch = yield from self._explainer.explain(value, pace)
             if mismatch is not None:
                 raise mismatch
             if self._most < 0 or self._alternatives:
@@ -141,10 +163,8 @@ class CheckedCodec(Codec):
         return data
 
     def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
-        if not out:
-            return self.load(value)
-        data = yield from self._inner.pieces(value, out, pace)
-        self._given.check(data)
+        data = (yield from self._inner.pieces(value, out, pace)) if out else value
+        yield from self._given.check_in_pieces(data, pace)
         return data
 
     def children(self) -> Iterator[Codec]:

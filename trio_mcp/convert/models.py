@@ -6,11 +6,13 @@ pydantic is never imported here: whoever has such a type has imported it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
 from typing import Any, Final
 
 from ..protocol.jsontext import dumps, find_unwritable
-from .codec import ALL_KINDS, KEPT, Codec, JSONSchema, Misfit, Mismatch, NamedCodec, Problem, Unsupported
+from .codec import ALL_KINDS, KEPT, Codec, JSONSchema, Misfit, Mismatch, NamedCodec, Pace, Problem, Unsupported
 from .looks import Member, alike_objects, object_misfit
+from .pieces import count_of
 from .shapes import told_error
 
 __all__ = ["PydanticCodec", "is_pydantic"]
@@ -147,6 +149,16 @@ class PydanticCodec(NamedCodec):
         if bad:
             raise Mismatch(Problem(bad.removeprefix("$: ").removeprefix("$.")))
         return wire
+
+    def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
+        # pydantic reads and writes a model in one go, and nothing else runs meanwhile, not even in another thread.
+        # So what is in a model counts, that many small ones share a piece and a large one has its own.
+        if pace.due(0 if out else count_of(value)):
+            yield
+        made = self.dump(value) if out else self.load(value)
+        if out and pace.due(count_of(made)):
+            yield
+        return made
 
     def owns(self, value: Any) -> bool:
         return self._inner.owns(value) if self._inner is not None else isinstance(value, self.types)

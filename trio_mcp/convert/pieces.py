@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["is_large"]
+__all__ = ["count_of", "is_large"]
 
 _LARGE: Final = 4000
 """Values in a value from which it goes in pieces: up to there, one go takes a few milliseconds."""
@@ -35,6 +35,18 @@ def is_large(value: Any) -> bool:
             return True
         pending += [part for part in parts if type(part) not in _SINGLE]
     return False
+
+
+def count_of(value: Any) -> int:
+    """How many values a JSON value consists of."""
+    count = 1
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if type(item) is dict or type(item) is list:
+            count += len(item)
+            pending += item.values() if type(item) is dict else item
+    return count
 
 
 def _attributes(value: Any) -> list[Any]:

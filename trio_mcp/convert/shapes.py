@@ -204,16 +204,21 @@ def _typed_dict(cls: Any, found: dict[str, Any]) -> ClassShape:
 def _struct(cls: Any, found: dict[str, Any]) -> ClassShape:
     msgspec: Any = sys.modules["msgspec"]
     fields = []
-    for item in msgspec.structs.fields(cls):
-        default = MISSING if item.default is msgspec.NODEFAULT else item.default
-        annotation, absent = found.get(item.name, item.type), MISSING
+    # Not from `msgspec.structs.fields`: it resolves the annotations again, without the names of an enclosing function.
+    defaults = cls.__struct_defaults__
+    defaults = (msgspec.NODEFAULT,) * (len(cls.__struct_fields__) - len(defaults)) + defaults
+    for attribute, name, default in zip(cls.__struct_fields__, cls.__struct_encode_fields__, defaults, strict=True):
+        required = default is msgspec.NODEFAULT
+        if required or type(default).__name__ == "Factory":
+            default = MISSING
+        annotation, absent = found[attribute], MISSING
         if msgspec.UnsetType in typing.get_args(annotation):
             absent = msgspec.UNSET
             arms = tuple(arm for arm in typing.get_args(annotation) if arm is not msgspec.UnsetType)
             annotation = typing.Union[arms]  # noqa: UP007 - of a tuple
         if default is absent:
             default = MISSING
-        fields.append(FieldShape(item.encode_name, item.name, annotation, item.required, default, absent=absent))
+        fields.append(FieldShape(name, attribute, annotation, required, default, absent=absent))
     config = cls.__struct_config__
     tag = (config.tag_field, config.tag) if config.tag is not None else None
     return ClassShape(

@@ -137,6 +137,12 @@ def text_codec(cls: type, out: bool = False) -> Codec | None:
         return TextCodec(cls, "UUID", {"format": "uuid"}, _uuid, str)
     if cls is re.Pattern:
         return TextCodec(cls, "regular expression", format_of("regex"), _pattern, lambda value: str(value.pattern))
+    # Whoever has such a type has imported its module; most servers have not.
+    if cls.__module__ == "ipaddress" and cls.__name__ == "IPv4Address":
+        return TextCodec(cls, "IPv4 address", {"format": "ipv4"}, cls, str)
+    if cls.__module__ == "ipaddress" and cls.__name__ == "IPv6Address":
+        # The zone that an address may have (`fe80::1%eth0`) is not in the format.
+        return TextCodec(cls, "IPv6 address", format_of("ipv6"), cls, str)
     return None
 
 

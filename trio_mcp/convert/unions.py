@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from .looks import CONTAINERS, Member
 __all__ = ["UnionCodec"]
 
 _MISSING: Final = object()
+_SLICE: Final = 1000
+"""Elements or members that are looked at in one go."""
 _CACHED: Final = 256
 """Python classes whose arms a union remembers."""
 
@@ -209,30 +212,35 @@ class UnionCodec(Codec):
 
     def pieces(self, value: Any, out: bool, pace: Pace) -> Generator[None, None, Any]:
         arms: Sequence[Codec] = self._owners(value) if out else self._by_kind.get(kind_of(value), ())
+        arm: Codec | None = None
         if len(arms) == 1 and arms[0].kinds & CONTAINERS:
             arm = arms[0]
-        elif isinstance(value, list | tuple) and len(arms) > 1:
-            arm = yield from self._look(value, out, arms, pace)
-        elif out or kind_of(value) not in CONTAINERS or not arms:
+        elif not any(arm.kinds & CONTAINERS for arm in arms) or not (out or kind_of(value) in CONTAINERS):
             if pace.due():
                 yield
             return self.dump(value) if out else self.load(value)
-        else:
-            arm = self._arm_for(value, arms)
+        elif not out and self._by_tag is not None and type(value) is dict:
+            arm = self._tagged(value, arms)
+        if arm is None:
+            arm = yield from self._look(value, out, arms, pace)
         return (yield from arm.pieces(value, out, pace))
 
     def _look(self, value: Any, out: bool, arms: Sequence[Codec], pace: Pace) -> Generator[None, None, Codec]:
-        """The arm that fits a long array best: a look at it, slice by slice."""
+        """The arm that a value fits best: a look at it, slice by slice where it is long."""
         best: tuple[Misfit, Codec] | None = None
         for arm in arms:
             misfit = FITS
-            if arm.rank == 0:  # of a fixed length, so it is not looked at in slices
-                misfit = arm.misfit(value, out) if len(value) < 1000 else (0, len(value), 0)
+            if arm.rank == 0 and isinstance(value, list | tuple) and len(value) >= _SLICE:
+                misfit = (0, len(value), 0)  # an array of a fixed length is not that long
+            elif arm.rank == 0 or not isinstance(value, list | tuple | dict):
+                misfit = arm.misfit(value, out)  # of a class, so its members are looked at
+                if pace.due():
+                    yield
             else:
-                for start in range(0, len(value), 1000):
-                    tags, wrong, ignored = arm.misfit(value[start : start + 1000], out)
+                for part in _slices(value):
+                    tags, wrong, ignored = arm.misfit(part, out)
                     misfit = (misfit[0] + tags, misfit[1] + wrong, misfit[2] + ignored)
-                    if pace.due(1000):
+                    if pace.due(_SLICE):
                         yield
             if best is None or misfit < best[0]:
                 best = (misfit, arm)
@@ -256,6 +264,17 @@ class UnionCodec(Codec):
     def misfit(self, value: Any, out: bool) -> Misfit:
         arms = self._owners(value) if out else self._by_kind.get(kind_of(value), ())
         return min((arm.misfit(value, out) for arm in arms), default=(0, 1, 0))
+
+
+def _slices(value: Any) -> Iterator[Any]:
+    """A long array or object in shorter ones."""
+    if isinstance(value, dict):
+        items = iter(value.items())
+        while part := dict(itertools.islice(items, _SLICE)):
+            yield part
+    else:
+        for start in range(0, len(value), _SLICE):
+            yield value[start : start + _SLICE]
 
 
 def members_of(arm: Codec) -> dict[str, Member] | None:

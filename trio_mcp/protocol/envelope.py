@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import InvalidParams, InvalidRequest, ProtocolError
 from ..limits import DEFAULT, Limits
-from .jsontext import check_written, dumps, loads, readable, shorten
+from .jsontext import check_written, dumps, find_unwritable, loads, readable, shorten
 
 __all__ = [
     "BadMessage",
@@ -34,6 +34,10 @@ RequestId = str | int
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
+_ECHOED: Final = 4_096
+"""Bytes of the longest id that is echoed in a refusal."""
+_DIGITS: Final = 1_000
+"""Digits of such an integer."""
 
 
 class Request:
@@ -131,7 +135,8 @@ def parse_value(value: Any, limits: Limits = DEFAULT) -> Message:
                 InvalidRequest(
                     f"Invalid request: id must be a string of at most {limits.id_bytes} bytes or a 64-bit integer, "
                     f"got {shorten(id)}"
-                )
+                ),
+                _readable_id(id),
             )
     if value.get("jsonrpc") != "2.0":
         got = shorten(value["jsonrpc"]) if "jsonrpc" in value else "nothing"
@@ -154,6 +159,17 @@ def parse_value(value: Any, limits: Limits = DEFAULT) -> Message:
     if id is None:
         return Notification(method, params)
     return Request(id, method, params)
+
+
+def _readable_id(id: Any) -> RequestId | None:
+    """An id that is out of bounds, to be answered with it: whoever sent it waits for that."""
+    if type(id) is str:
+        return (
+            id
+            if len(id) <= _ECHOED and len(id.encode(errors="replace")) <= _ECHOED and find_unwritable(id) is None
+            else None
+        )
+    return id if type(id) is int and abs(id) < 10**_DIGITS else None
 
 
 def _response(value: dict[str, Any], id: RequestId | None) -> Message:

@@ -20,6 +20,7 @@ from .meta import PROTOCOL_VERSION
 from .methods import METHODS
 
 __all__ = [
+    "NO_DELETE",
     "POST_ONLY",
     "WITH_SESSIONS",
     "Accepts",
@@ -63,10 +64,12 @@ class Accepts(NamedTuple):
     Attributes:
         json: One JSON document.
         sse: An event stream.
+        pair: Of a request to the pair of 2024-11-05: the session that it names, if any. None at the endpoint.
     """
 
     json: bool
     sse: bool
+    pair: str | None = None
 
 
 class HostPolicy(NamedTuple):
@@ -140,6 +143,8 @@ def _is_address(text: str) -> bool:
 POST_ONLY: Final = ("POST",)
 WITH_SESSIONS: Final = ("GET", "POST", "DELETE")
 """The verbs of an endpoint that has sessions (2025-11-25, basic/transports)."""
+NO_DELETE: Final = ("GET", "POST")
+"""The same where clients cannot end their sessions."""
 
 
 def check_head(
@@ -175,7 +180,8 @@ def _verdict(
     if refused is not None:
         return refused
     if method not in verbs:
-        return Refusal(405, f"Method {method} not allowed: messages are POSTed, one each", allow=", ".join(verbs))
+        how = "messages are POSTed, one each" if "POST" in verbs else "a stream is opened with GET here"
+        return Refusal(405, f"Method {method} not allowed: {how}", allow=", ".join(verbs))
     if method == "DELETE":
         return Accepts(True, True)
     if method == "GET":

@@ -185,8 +185,16 @@ class Dialect:
 
     # -- the answer to `initialize`
 
-    def capabilities(self, modern: Mapping[str, Any], tasks: bool) -> dict[str, Any]:
-        """What a server can do, from what it tells of itself in the modern revision."""
+    def capabilities(self, modern: Mapping[str, Any], tasks: bool, *, alone: bool = False) -> dict[str, Any]:
+        """What a server can do, from what it tells of itself in the modern revision.
+
+        Args:
+            modern: That.
+            tasks: Whether it has tasks.
+            alone: Whether each request stands alone, so that it tells nobody of changes and keeps no level of log lines.
+        """
+        if alone:
+            return {name: {} for name in modern if name not in ("extensions", "logging")}
         # 2024-11-05 completes as well, and has no name for it: whoever looks for the later one finds it.
         out = {name: value for name, value in modern.items() if name != "extensions"}
         if tasks and self.tasks:
@@ -293,7 +301,7 @@ class Dialect:
                 f"revision {self.revision} has no elicitation", {"requiredCapabilities": {"elicitation": {}}}
             )
         if self.modes:
-            return {**params, "elicitationId": page_id} if params.get("mode") == "url" else params
+            return {"elicitationId": page_id, **params} if params.get("mode") == "url" else params
         if params.get("mode") == "url":
             raise MissingClientCapability(
                 f"revision {self.revision} has forms only, and no pages to visit",

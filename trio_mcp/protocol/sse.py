@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_event", "encode_prime"]
+__all__ = ["COMMENT", "Event", "EventTooLarge", "SSEParser", "encode_endpoint", "encode_event", "encode_prime"]
 
 COMMENT: Final = b":\n\n"
 """A comment: keeps a quiet stream alive, carries nothing."""
@@ -18,6 +18,11 @@ def encode_event(message: bytes, id: str | None = None) -> bytes:
     if id is not None:
         return b"event: message\nid: " + id.encode() + b"\ndata: " + message + b"\n\n"
     return b"event: message\ndata: " + message + b"\n\n"
+
+
+def encode_endpoint(uri: str) -> bytes:
+    """The event that tells a client where its messages go (2024-11-05, basic/transports)."""
+    return b"event: endpoint\ndata: " + uri.encode() + b"\n\n"
 
 
 def encode_prime(id: str, retry: float | None = None) -> bytes:
@@ -46,13 +51,14 @@ class SSEParser:
 
     Args:
         limit: Most bytes of one event.
+        before: What has read the stream that this one takes up again: `retry` and `last_id` hold on.
 
     Attributes:
         retry: The last `retry` field, in milliseconds, or None.
         last_id: The last `id` field, or None.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, before: SSEParser | None = None) -> None:
         self._limit = limit
         self._line = bytearray()
         self._after_cr = False
@@ -62,8 +68,8 @@ class SSEParser:
         self._has_data = False
         self._size = 0
         self._event = ""
-        self.retry: int | None = None
-        self.last_id: str | None = None
+        self.retry: int | None = None if before is None else before.retry
+        self.last_id: str | None = None if before is None else before.last_id
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes; return the events that they complete. Events without data are not events.

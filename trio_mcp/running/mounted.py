@@ -37,12 +37,11 @@ class Mounted:
         failure: What the other one said when its lifespan failed.
     """
 
-    def __init__(self, endpoint: HttpApp, app: Application, path: str) -> None:
+    def __init__(self, endpoint: HttpApp, app: Application) -> None:
         self._endpoint = endpoint
         self._app = app
         self.failure: str | None = None
-        base = path.rstrip("/")
-        self._paths = frozenset({base or "/", f"{base}/"})
+        self._paths = endpoint.paths
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in self._paths:
@@ -89,6 +88,9 @@ async def serve_mounted(
     keyfile: str | None,
     allowed_hosts: list[str] | None,
     allowed_origins: list[str] | None,
+    sse: bool = False,
+    simple: bool = False,
+    no_delete: bool = False,
     task_status: trio.TaskStatus[HttpServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve an application with the endpoint in it until cancelled.
@@ -105,11 +107,14 @@ async def serve_mounted(
         keyfile: See there.
         allowed_hosts: See there.
         allowed_origins: See there.
+        sse: See there.
+        simple: See there.
+        no_delete: See there.
         task_status: Started with the URLs of the endpoint.
 
     Raises:
         MCPError: the address cannot be bound, the certificate cannot be used, or the application does not start or end.
-        ValueError: `path` is malformed.
+        ValueError: `path` is malformed, or options contradict each other.
     """
     limits = server.limits
     if certfile is not None:
@@ -118,7 +123,9 @@ async def serve_mounted(
     config = _config(bind, certfile, keyfile, limits)
     with unwrapped():
         async with open_engine(server) as engine, trio.open_nursery() as outer:
-            endpoint = HttpApp(engine, path, allowed_hosts, allowed_origins)
+            endpoint = HttpApp(
+                engine, path, allowed_hosts, allowed_origins, sse=sse, simple=simple, no_delete=no_delete
+            )
             ending = trio.Event()
             with trio.CancelScope(shield=True) as life:
 
@@ -133,7 +140,7 @@ async def serve_mounted(
 
                 outer.start_soon(await_cancel)
                 async with trio.open_nursery() as hosting:
-                    mounted = Mounted(endpoint, app, path)
+                    mounted = Mounted(endpoint, app)
                     urls = await hosting.start(partial(_host, mounted, config, ending))
                     if mounted.failure is not None:
                         # The host says that it serves, and fails only then.

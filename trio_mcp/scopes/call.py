@@ -91,6 +91,9 @@ class Inquirer(Protocol):
     async def ask(self, call: Call, entries: Sequence[Any]) -> None:
         """Ask the client, and wait for answers that fit: each entry has its own then."""
 
+    def begun(self, task_id: str) -> None:
+        """A call of it has become a task."""
+
 
 class _Lent:
     """What a call has given back while it waits for its client."""
@@ -226,6 +229,8 @@ class Call:
     @asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
         """Held while the call waits for its client: its place is given back, and its time does not run.
+
+        Several tasks of a call may be away at once. It has a place again as soon as one of them is back.
 
         Raises:
             ServerBusy: there is no place to come back to.

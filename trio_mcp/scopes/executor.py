@@ -130,10 +130,9 @@ class Ticket:
 
     Attributes:
         size: Bytes that are held while it waits.
-        waited: Whether the place was not there at once.
     """
 
-    __slots__ = ("_behind", "_executor", "_granted", "_refusal", "_task", "size", "waited")
+    __slots__ = ("_behind", "_executor", "_granted", "_refusal", "_task", "size")
 
     def __init__(self, executor: Executor, size: int, *, granted: bool, behind: Ticket | None = None) -> None:
         self._executor = executor
@@ -142,7 +141,6 @@ class Ticket:
         self._refusal: ServerBusy | None = None
         self._task: trio.lowlevel.Task | None = None
         self.size: int = size
-        self.waited: bool = not granted or (behind is not None and behind.waited)
 
     def grant(self) -> None:
         """The place is there: draw the ticket for the one behind it, and wake whoever waits."""

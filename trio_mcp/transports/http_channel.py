@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import h2.exceptions
 import httpx2
@@ -43,11 +43,11 @@ from .http_pool import ClientTransport, Way
 from .http_url import UNIX_URL, check_headers, shown_url
 from .http_wire import SAFE
 
-__all__ = ["HttpChannel", "open_http_channel"]
+__all__ = ["FIXED", "HttpChannel", "each_chunk", "open_http_channel"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.client")
 
-_FIXED: Final = {
+FIXED: Final = {
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
     # An event stream must not wait in a compressor.
@@ -82,6 +82,9 @@ _TEXTS: Final = (
 """Those that speak of the network and of what the server sent. The text of any other may hold a header or the URL."""
 
 
+ChannelT = TypeVar("ChannelT", bound="HttpChannel")
+
+
 class HttpChannel(Channel):
     """Requests to one URL.
 
@@ -110,6 +113,7 @@ class HttpChannel(Channel):
         if uds is not None:
             self._url = f"unix:{uds}" if self._url == UNIX_URL else f"{self._url} (at unix:{uds})"
         self._transport = transport
+        self._proxy, self._uds = proxy, uds
         self._via = "" if proxy is None else f" (through {proxy})"
         self._limits = limits
         self._reading = replace(limits, message_bytes=limits.answer_bytes)
@@ -118,6 +122,12 @@ class HttpChannel(Channel):
         self._note = ""
         # The parameters that go into headers, by tool.
         self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
+
+    def again(self, kind: type[ChannelT]) -> ChannelT:
+        """Another channel to the same place, by the same connections; whoever opened this one closes them."""
+        return kind(
+            self._http, self._full_url, self._limits, proxy=self._proxy, transport=self._transport, uds=self._uds
+        )
 
     @property
     def peer(self) -> str:
@@ -142,7 +152,7 @@ class HttpChannel(Channel):
         if listener.progress is not None:
             params["_meta"]["progressToken"] = id
         body = encode_request(id, method, params, self._limits)
-        headers = {**_FIXED, **mirror_headers(method, params, params["_meta"][PROTOCOL_VERSION])}
+        headers = {**FIXED, **mirror_headers(method, params, params["_meta"][PROTOCOL_VERSION])}
         if method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
             headers.update(param_headers(mirrored, params.get("arguments")))
         return await self._post(id, method, body, headers, listener)
@@ -174,17 +184,19 @@ class HttpChannel(Channel):
                 await response.aclose()
         raise HttpError(f"{self._url} redirects more than {_MOST_REDIRECTS} times", url=self._full_url, status=308)
 
-    async def _send(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
+    async def _send(
+        self, method: str, url: str, body: bytes, headers: dict[str, str], verb: str = "POST"
+    ) -> httpx2.Response:
         try:
             if self._transport is not None:
                 # httpx2 writes the URL of each request to its log, and what is sent need not be in there.
                 place = Place.of(url)
-                extensions = {"target": place.target, SAFE: method in _READ_ONLY}
+                extensions = {"target": place.target, SAFE: method in _READ_ONLY or verb != "POST"}
                 request = self._http.build_request(
-                    "POST", place.url, content=body, headers=headers, extensions=extensions
+                    verb, place.url, content=body, headers=headers, extensions=extensions
                 )
             else:
-                request = self._http.build_request("POST", url, content=body, headers=headers)
+                request = self._http.build_request(verb, url, content=body, headers=headers)
             return await self._http.send(request, stream=True)
         except Exception as exc:
             if self._transport is None and not isinstance(exc, _BROKEN):
@@ -273,7 +285,7 @@ class HttpChannel(Channel):
             body.extend(chunk)
             return False
 
-        broken = await _each_chunk(response, take)
+        broken = await each_chunk(response, take)
         return bytes(body), broken
 
     async def _events(
@@ -303,6 +315,17 @@ class HttpChannel(Channel):
     async def _read_events(self, id: RequestId, method: str, response: httpx2.Response, listener: Listener) -> None:
         """Read a stream to its answer, which always comes: what ends it earlier is one."""
         parser = SSEParser(self._limits.answer_bytes)
+        try:
+            broken = await self._read_stream(id, method, response, listener, parser)
+        except InvalidResponse as exc:
+            listener.settle(error=exc)
+            return
+        self._broke_off(method, broken, listener)
+
+    async def _read_stream(
+        self, id: RequestId, method: str, response: httpx2.Response, listener: Listener, parser: SSEParser
+    ) -> Exception | None:
+        """Take the events of a stream until the answer is here. Returns what broke it off."""
 
         def take(chunk: bytes) -> bool:
             try:
@@ -314,11 +337,9 @@ class HttpChannel(Channel):
                     self._event(id, event.data, listener)
             return listener.settled
 
-        try:
-            broken = await _each_chunk(response, take)
-        except InvalidResponse as exc:
-            listener.settle(error=exc)
-            return
+        return await each_chunk(response, take)
+
+    def _broke_off(self, method: str, broken: Exception | None, listener: Listener) -> None:
         # After the answer the connection may do what it wants.
         note = f"; {self._note}" if self._note else ""
         if broken is not None:
@@ -361,8 +382,7 @@ class HttpChannel(Channel):
             raise ProtocolError.from_wire(message.error)
         return None
 
-    @staticmethod
-    def _for_call(id: RequestId, named: RequestId | None, status: int) -> bool:
+    def _for_call(self, id: RequestId, named: RequestId | None, status: int) -> bool:
         """Whether an error is meant for the call, as far as its id and the status tell."""
         return status < 300 or named == id or (named is None and status in (400, 404))
 
@@ -371,7 +391,7 @@ class HttpChannel(Channel):
         logger.warning("%s sent %s", self._url, text)
 
 
-async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], bool]) -> Exception | None:
+async def each_chunk(response: httpx2.Response, take: Callable[[bytes], bool]) -> Exception | None:
     """Give each piece of a body to `take`, until it says that it has what it wants. Returns what broke the body off.
 
     The stack of generators under a response unwinds cleanly only from its end or from its innermost read. So whatever ends
@@ -391,7 +411,8 @@ async def _each_chunk(response: httpx2.Response, take: Callable[[bytes], bool]) 
                     failed = exc
                     scope.cancel()
                 if done:
-                    # To the end of the stream, if that is near: then the connection can be used again.
+                    # To the end of the stream, if that is near: then the connection can be used again. An error ends a
+                    # stream as a result does, and to leave at once would cost the next call a connection.
                     scope.deadline = trio.current_time() + _LINGER
         except Exception as exc:
             broken = exc

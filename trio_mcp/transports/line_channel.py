@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from ..client.channel import Channel, Listener
+from ..client.channel import Channel, Hears, Listener
 from ..errors import ConnectionClosed, InvalidResponse, ProtocolError
 from ..limits import Limits
 from ..protocol.envelope import (
@@ -59,6 +59,8 @@ class LineChannel(Channel):
         self._pending: dict[RequestId, Listener] = {}
         self._closed: ConnectionClosed | None = None
         self._note = ""
+        # In a session the server may ask and tell by itself.
+        self._hears: Hears | None = None
 
     @property
     def peer(self) -> str:
@@ -74,7 +76,7 @@ class LineChannel(Channel):
         self._check_open()
         id = self._last = self._last + 1
         if listener.progress is not None:
-            params["_meta"]["progressToken"] = id
+            params.setdefault("_meta", {})["progressToken"] = id
         message = encode_request(id, method, params, self._limits)
         # Room first: a call that is left while it waits for a slow server was never sent.
         await self._link.wait_room()
@@ -85,10 +87,32 @@ class LineChannel(Channel):
             return await listener.wait()
         finally:
             # Still there: nobody answered, so the caller has left. That is what cancels the work over there.
-            if self._pending.pop(id, None) is not None:
+            if self._pending.pop(id, None) is not None and method != "initialize":
                 self._link.post(
                     encode_notification(CANCELLED, {"requestId": id, "reason": "the caller left"}), now=True
                 )
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Tell the server something (in a session)."""
+        await self.respond(encode_notification(method, params))
+
+    async def respond(self, message: bytes) -> None:
+        """Answer a question of the server (in a session)."""
+        self._check_open()
+        await self._link.wait_room()
+        self._link.post(message, now=True)
+
+    def begin(self, hears: Hears, revision: str) -> None:
+        """A session has begun: from now on the server may ask and tell by itself."""
+        self._hears = hears
+
+    async def listen(self) -> None:
+        """What belongs to no call comes on the same way."""
+        await trio.lowlevel.checkpoint()
+
+    async def end(self) -> None:
+        """A session ends with its connection."""
+        await trio.lowlevel.checkpoint()
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -127,6 +151,8 @@ class LineChannel(Channel):
                 self._settle(message.id, error=error)
         elif isinstance(message, Notification):
             self._notified(message)
+        elif self._hears is not None:
+            self._hears.asked(message)
         else:
             self._odd(f"the server sent a request ({message.method}), which this revision does not allow")
 
@@ -166,6 +192,10 @@ class LineChannel(Channel):
             if pending is not None and pending.changes is not None:
                 logger.info("%s ended a stream of changes: %s", self._peer, shorten(params.get("reason")))
                 self._settle(id, result={})
+            elif self._hears is not None:
+                self._hears.told(message)
+        elif self._hears is not None:
+            self._hears.told(message)
         else:
             meta = params.get("_meta")
             pending = self._find(meta.get(SUBSCRIPTION_ID)) if type(meta) is dict else None

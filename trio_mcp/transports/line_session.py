@@ -1,11 +1,12 @@
-"""The session of a connection of lines, in the revisions before 2026-07-28: it begins with `initialize`, and ends with the
-connection."""
+"""The session of a connection that is one, in the revisions before 2026-07-28 (lines, and the pair of 2024-11-05): it begins with
+`initialize`, and ends with the connection."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -16,11 +17,35 @@ from ..scopes.call import Outlet
 from ..server.peer.events import Event
 from ..server.peer.session import Session
 from ..server.serve.engine import Engine
-from .link import Link
 
-__all__ = ["Batch", "LineSession", "check_batch"]
+__all__ = ["Batch", "LineSession", "Sink", "check_batch"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
+
+
+class Sink(Protocol):
+    """The half of a connection that goes to the client."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the client is slow to read."""
+        ...
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is known to be gone."""
+        ...
+
+    async def wait_room(self) -> None:
+        """Wait while it is slow. Checkpoints only when it waits."""
+
+    def post(self, message: bytes, *, now: bool = False) -> None:
+        """Send one message. Does not block, and does nothing once the client is gone.
+
+        Args:
+            message: JSON text.
+            now: Write at once, if nothing else is under way.
+        """
 
 
 class LineSession:
@@ -28,11 +53,11 @@ class LineSession:
 
     Args:
         engine: The server.
-        link: The connection.
+        link: Where messages go.
         nursery: Of the connection.
     """
 
-    def __init__(self, engine: Engine, link: Link, nursery: trio.Nursery) -> None:
+    def __init__(self, engine: Engine, link: Sink, nursery: trio.Nursery) -> None:
         self._engine = engine
         self._link = link
         self._nursery = nursery
@@ -48,7 +73,15 @@ class LineSession:
         self.end()
         self.session = session = self._engine.sessions.join(dialect, hello)
         self._nursery.start_soon(session.events.standalone.pump, _LinkTaker(self._link))
+        if self._engine.limits.session_ping < math.inf:
+            self._nursery.start_soon(self._keep_alive, session)
         return answer
+
+    async def _keep_alive(self, session: Session) -> None:
+        await session.keep_alive(self._engine.limits.session_ping)
+        if not session.closed:
+            logger.warning("%r does not answer pings: its connection ends", session)
+            self._nursery.cancel_scope.cancel()
 
     def end(self) -> None:
         """The connection has ended."""
@@ -70,9 +103,9 @@ class LineSession:
 
 
 class _LinkTaker:
-    """What belongs to no call goes out as lines."""
+    """What belongs to no call goes out as everything else does."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Sink) -> None:
         self._link = link
 
     @property

@@ -19,6 +19,7 @@ import trio
 from ..errors import InvalidRequest, ProtocolError, ServerBusy, TimedOut
 from ..protocol.envelope import (
     BadMessage,
+    Message,
     Notification,
     Request,
     RequestId,
@@ -35,10 +36,10 @@ from ..scopes.call import ENDING, Call, LastingCall, Settlement
 from ..scopes.executor import Executor
 from ..scopes.groups import unwrapped
 from ..server.serve.engine import Engine
-from .line_session import Batch, LineSession, check_batch
+from .line_session import Batch, LineSession, Sink, check_batch
 from .link import Link
 
-__all__ = ["serve_lines"]
+__all__ = ["Connection", "serve_lines"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
@@ -46,8 +47,16 @@ logger: logging.Logger = logging.getLogger("trio_mcp.server")
 _TURN = 16
 
 
-class _Connection:
-    def __init__(self, engine: Engine, link: Link, nursery: trio.Nursery) -> None:
+class Connection:
+    """One connection that stays: the calls on it, and its session.
+
+    Args:
+        engine: The server.
+        link: Where messages go.
+        nursery: Holds the calls; cancelled when the client is left.
+    """
+
+    def __init__(self, engine: Engine, link: Sink, nursery: trio.Nursery) -> None:
         self._engine = engine
         self._link = link
         self._nursery = nursery
@@ -82,9 +91,9 @@ class _Connection:
 
     # -- reading
 
-    async def read(self) -> None:
+    async def read(self, link: Link) -> None:
         """Read to the end of input."""
-        while lines := await self._link.receive():
+        while lines := await link.receive():
             for number, line in enumerate(lines, 1):
                 self._take(line)
                 if not number % _TURN:
@@ -102,9 +111,8 @@ class _Connection:
         except ProtocolError as exc:
             self._refuse(None, exc)
             return
-        session = self._sessions.session
-        if type(value) is list and session is not None and session.dialect.batches:
-            self._take_batch(value, len(line))
+        if type(value) is list and self.batches:
+            self.take_batch(value, len(line))
         else:
             self._take_one(value, len(line))
 
@@ -114,6 +122,22 @@ class _Connection:
         except BadMessage as exc:
             self._refuse(exc.id, exc.error)
             return
+        self.take(message, size, batch)
+
+    @property
+    def batches(self) -> bool:
+        """Whether several messages may come at once."""
+        session = self._sessions.session
+        return session is not None and session.dialect.batches
+
+    def take(self, message: Message, size: int, batch: Batch | None = None) -> None:
+        """Take one message. Does not wait.
+
+        Args:
+            message: The message.
+            size: Its bytes.
+            batch: What it came in.
+        """
         if isinstance(message, Request):
             self._admit(message, size, batch)
         elif isinstance(message, Notification):
@@ -121,7 +145,8 @@ class _Connection:
         else:
             self._sessions.take(message)
 
-    def _take_batch(self, values: list[Any], size: int) -> None:
+    def take_batch(self, values: list[Any], size: int) -> None:
+        """Take several messages, of `size` bytes together. Does not wait."""
         try:
             check_batch(values, self._engine.limits)
         except InvalidRequest as exc:
@@ -260,11 +285,10 @@ class _Connection:
         self._sessions.end()
 
     async def wait_idle(self) -> None:
-        """Wait until no call is under way and every answer is written."""
+        """Wait until no call is under way."""
         while self._under_way:
             self._idle = trio.Event()
             await self._idle.wait()
-        await self._link.wait_flushed()
 
 
 async def serve_lines(
@@ -291,7 +315,7 @@ async def serve_lines(
             with trio.CancelScope(shield=True):
                 reader_scope = trio.CancelScope()
                 patience = trio.CancelScope()
-                connection: _Connection | None = None
+                connection: Connection | None = None
 
                 def end() -> None:
                     # Sync, so it works in a task that is being cancelled: from here on the shield has a bound.
@@ -306,7 +330,7 @@ async def serve_lines(
                     finally:
                         end()
 
-                async def expire(connection: _Connection, nursery: trio.Nursery) -> None:
+                async def expire(connection: Connection, nursery: trio.Nursery) -> None:
                     with patience:
                         await trio.sleep_forever()
                     # In one step: a handler that cleans up finds its call settled.
@@ -318,18 +342,19 @@ async def serve_lines(
                 outer.start_soon(await_cancel)
                 try:
                     async with trio.open_nursery() as nursery:
-                        connection = _Connection(engine, link, nursery)
+                        connection = Connection(engine, link, nursery)
                         nursery.start_soon(_write, link, nursery.cancel_scope)
                         nursery.start_soon(expire, connection, nursery)
                         task_status.started()
                         with reader_scope:
-                            await connection.read()
+                            await connection.read(link)
                         end()
                         on_end()
                         if link.hung_up:
                             # Nobody is left to read an answer, so there is nothing to wait for.
                             nursery.cancel_scope.cancel()
                         await connection.wait_idle()
+                        await link.wait_flushed()
                         nursery.cancel_scope.cancel()
                 finally:
                     if connection is not None:

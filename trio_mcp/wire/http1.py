@@ -323,6 +323,11 @@ class Connection:
         self._waits = False
         return _CONTINUE
 
+    def rest(self) -> None:
+        """An answer will last: hold nothing that only parsing needs, as long as nothing is being parsed."""
+        if self.state is _IDLE:
+            self._parser = None
+
     def drain(self) -> None:
         """Take no more requests; the answer that is under way is the last one."""
         self._draining = True
@@ -381,7 +386,8 @@ class Connection:
 
     def _read_head(self) -> Head | None:
         data, pos, limits, parser = self._data, self._pos, self._limits, self._parser
-        assert parser is not None
+        if parser is None:
+            parser = self._parser = Parser()
         if self.state is _IDLE:
             if data[pos] == 13 or data[pos] == 10:
                 # Empty lines before a request are allowed, and begin none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -62,6 +63,28 @@ async def test_the_address_and_the_listed_hosts_decide_who_is_admitted(
 async def test_a_path_that_is_none_is_refused(running: OpenServer, path: str) -> None:
     with pytest.raises(ValueError, match="path must start with a slash"):
         HttpEndpoint(running, path=path)
+
+
+@pytest.mark.parametrize("host", ["http://x", "x/y", "", "*", "a b"])
+async def test_a_host_that_is_none_is_refused(running: OpenServer, host: str) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape(f"allowed_hosts: {host!r} is no name of a host; expected one without")
+    ):
+        HttpEndpoint(running, allowed_hosts=["shop.example", host])
+
+
+@pytest.mark.parametrize("origin", ["x", "x:80", "", "https://", "https://x/y", "https://x?y", "https://a b"])
+async def test_an_origin_that_is_none_is_refused(running: OpenServer, origin: str) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape(f"allowed_origins: {origin!r} is no origin; expected SCHEME://HOST")
+    ):
+        HttpEndpoint(running, allowed_origins=["https://app.example", origin])
+
+
+async def test_hosts_and_origins_that_can_be_pass(running: OpenServer) -> None:
+    origins = ["https://app.example", "http://[::1]:80/", "chrome-extension://abc", "null"]
+    endpoint = HttpEndpoint(running, allowed_hosts=["[::1]:80", "::1", "Shop.example:1"], allowed_origins=origins)
+    assert [status(endpoint, name) for name in ("[::1]", "shop.example", "x")] == [200, 200, 403]
 
 
 # -- bodies

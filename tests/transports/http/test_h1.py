@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import json
 import math
 import tracemalloc
@@ -21,6 +22,8 @@ from trio_mcp.server.serve.engine import open_engine
 from trio_mcp.testing import request
 from trio_mcp.transports.http.endpoint import HttpEndpoint
 from trio_mcp.transports.http.exchange import HttpExchange, HttpFields
+from trio_mcp.wire.http1 import Connection
+from trio_mcp.wire.parser import Parser
 
 from ..model import add_swaps
 from .helpers import BOTH, IDLE, Answer, Site, UnreadIsLost, call, fields_of, http, in_chunks, make, open_site
@@ -252,11 +255,12 @@ async def test_an_id_comes_back_with_the_same_value_and_type(id: Any, site: Site
     assert [(value, type(value)) for value in (first["params"]["progressToken"], last["id"])] == [(id, type(id))] * 2
 
 
-@pytest.mark.parametrize("id", [None, 1.5, True, [], {}, "x" * 257, 2**63])
+@pytest.mark.parametrize("id", [None, 1.5, True, [], {}, "x" * 257, "x" * 4_097, 2**63])
 async def test_a_wrong_id_is_a_bad_request_and_runs_nothing(id: Any, site: Site) -> None:
     answer = await site.connect().ask(call(id, "echo", text="no"))
     assert (answer.status, answer.code, site.log.events) == (400, -32600, [])
-    assert "id" not in answer.json
+    # One that is only out of bounds is echoed, for its sender waits for it.
+    assert answer.json.get("id") == (id if id in ("x" * 257, 2**63) else None)
 
 
 async def test_an_unknown_method_is_not_found_with_a_json_rpc_error(site: Site) -> None:
@@ -658,6 +662,22 @@ async def test_more_than_may_wait_is_refused_behind_what_waits(autojump_clock: M
     assert len(answers) == 3
     assert (last.status, last.fields["retry-after"], last.fields["connection"]) == (503, "3", "close")
     assert len(log.events) == 6
+
+
+async def test_an_open_stream_holds_nothing_of_its_request_and_no_parser(autojump_clock: MockClock, site: Site) -> None:
+    listen = request(1, "subscriptions/listen", notifications={"toolsListChanged": True}, extra="x" * 500_000)
+    tracemalloc.start()
+    peer = site.connect()
+    try:
+        await peer.send(http(listen, X_Long="x" * 2_000))
+        await wait_all_tasks_blocked()
+        assert b"acknowledged" in peer.sent
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 300_000
+    (wire,) = (held for held in gc.get_referents(peer.connection) if isinstance(held, Connection))
+    assert not any(isinstance(held, Parser) for held in gc.get_referents(wire))
 
 
 @pytest.mark.parametrize("behind", [0, 1, 8, 500, 5_000])

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from ...convert.scalars import plain_text
+from ...errors import MCPError
 from ...protocol.envelope import RequestId
 from ...protocol.jsontext import dumps, find_unwritable
 from ...protocol.meta import LOG_LEVELS, declared_settings
@@ -17,6 +18,7 @@ from ...scopes.call import Call
 from ..declare.context_base import ContextBase, LifespanT
 from ..declare.server import Server
 from ..peer.questions import Elicited, Question, form_question, roots_question, sample_question, url_question
+from ..peer.session import Session
 from .rounds import Rounds
 from .running_server import RunningServer
 
@@ -53,6 +55,21 @@ class Context(ContextBase[LifespanT]):
     def server(self) -> Server[LifespanT]:
         """The server."""
         return self._running.server
+
+    @property
+    def session(self) -> Session:
+        """The client's session (2025-11-25 and older), to ask and tell it something outside of this call.
+
+        Raises:
+            MCPError: the request is made in a revision without sessions. What `ctx` itself can ask is the same in all of them.
+        """
+        session = self._call.session
+        if not isinstance(session, Session):
+            raise MCPError(
+                f"ctx.session: the client speaks {self.protocol_version}, in which each request stands alone and there are no "
+                "sessions; ctx.elicit, ctx.sample and the others ask it within the request"
+            )
+        return session
 
     @property
     def request_id(self) -> RequestId:
@@ -230,18 +247,22 @@ class Context(ContextBase[LifespanT]):
         found: Elicited[Any] = await self._ask(key, "elicit", question)
         return found
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Elicited[Any]:
+    async def elicit_url(
+        self, message: str, url: str, *, key: str | None = None, elicitation_id: str | None = None
+    ) -> Elicited[Any]:
         """Ask the user to visit a URL: for what must not pass through the client (client/elicitation).
 
         Args:
             message: Why.
             url: Where.
             key: As for `elicit`.
+            elicitation_id: Names the visit, for `session.complete_elicitation` (2025-11-25).
 
         Raises:
             MissingClientCapability: the client cannot open URLs.
         """
-        found: Elicited[Any] = await self._ask(key, "elicit-url", url_question(message, url))
+        question = url_question(message, url, elicitation_id)
+        found: Elicited[Any] = await self._ask(key, "elicit-url", question)
         return found
 
     async def sample(

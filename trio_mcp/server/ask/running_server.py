@@ -55,10 +55,11 @@ class RunningServer:
         plain = bool(result) and "_meta" not in result and "resultType" not in result
         if not plain:
             result = {"resultType": "complete", **result, "_meta": {**self._server_meta, **result.get("_meta", {})}}
-        raw = self._checked(result)
+        raw = self.encode_bare(result)
         return raw[:-1] + self._tail if plain else raw
 
-    def _checked(self, result: dict[str, Any]) -> bytes:
+    def encode_bare(self, result: dict[str, Any]) -> bytes:
+        """A result as it is, within the same bounds. Raises as `encode`."""
         try:
             raw = dumps(result)
         except ValueError as exc:
@@ -72,10 +73,11 @@ class RunningServer:
     def encode_for(self, call: Call, result: dict[str, Any]) -> bytes:
         """A result as the revision of a call has it. Raises as `encode`."""
         dialect = call.dialect
-        if dialect is None:
+        if dialect is None or call.task is not None:
+            # A task is kept in the modern form, and told in that of whoever asks.
             return self.encode(result)
         tool = self.registry.tools.get(call.params["name"]) if call.method == "tools/call" else None
-        return self._checked(dialect.result(call.method, result, wrapped=tool is not None and tool.wraps))
+        return self.encode_bare(dialect.result(call.method, result, wrapped=tool is not None and tool.wraps))
 
     def page(self, key: str, make: Callable[[], dict[str, Any]], call: Call) -> bytes:
         """A result that depends on the registry alone: encoded once for each state of it, and for each revision."""

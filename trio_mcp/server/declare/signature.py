@@ -296,7 +296,7 @@ class Handler:
             Mismatch: with one problem for each thing that is wrong.
         """
         if self._given is not None:
-            self._given.check(arguments)
+            yield from self._given.check_in_pieces(arguments, Pace())
         values: dict[str, Any] = {}
         found: Found | None = None
         taken = 0

@@ -161,6 +161,13 @@ class EventLog:
         while len(self._order) > 1 and (len(self._order) > limits.session_events or self.bytes > limits.session_bytes):
             self.drop()
 
+    def replace(self, event: Event, message: bytes) -> None:
+        """Say something newer in the place of an event that was not sent yet."""
+        more = len(message) - len(event.message)
+        event.message = message
+        self.bytes += more
+        self.store.bytes += more
+
     def drop(self) -> None:
         """Forget the oldest event."""
         event = self._order.popleft()
@@ -239,11 +246,14 @@ class EventStream:
 
         Args:
             message: JSON text.
-            key: As for `Event`. What waits already under this key is not said twice.
+            key: As for `Event`. It takes the place of what waits already under this key.
             last: Nothing more comes.
             at_once: Whether it may go out without room, since whoever posts has waited for it.
         """
-        if self.log.closed or (key is not None and self._waits(key)):
+        if self.log.closed:
+            return
+        if key is not None and (waiting := self._waiting(key)) is not None:
+            self.log.replace(waiting, message)
             return
         self.last += 1
         event = Event(self, self.last, message, key)
@@ -260,13 +270,13 @@ class EventStream:
         elif self._wake is not None:
             self._wake.unpark_all()
 
-    def _waits(self, key: str) -> bool:
+    def _waiting(self, key: str) -> Event | None:
         for event in reversed(self._events):
             if event.number <= self._sent:
-                return False
+                return None
             if event.key == key:
-                return True
-        return False
+                return event
+        return None
 
     def _send(self, taker: Taker, event: Event) -> None:
         if not taker.send(event, self.id_of(event.number)):

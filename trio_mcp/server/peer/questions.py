@@ -163,7 +163,7 @@ def form_question(message: str, form: Any) -> Question:
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, fields)
 
 
-def url_question(message: str, url: str) -> Question:
+def url_question(message: str, url: str, elicitation_id: str | None = None) -> Question:
     """A question for `ctx.ask`: a page to visit, as for `ctx.elicit_url`.
 
     Raises:
@@ -173,6 +173,8 @@ def url_question(message: str, url: str) -> Question:
     if not colon or scheme.lower() not in ("http", "https") or not rest or any(ord(char) <= 32 for char in url):
         raise ValueError(f"a page to visit has a URL that begins with https:// or http://, not {shorten(url)}")
     params = {"mode": "url", "message": message, "url": url}
+    if elicitation_id is not None:
+        params["elicitationId"] = elicitation_id
     return Question("elicitation/create", params, {"elicitation": {"url": {}}})
 
 

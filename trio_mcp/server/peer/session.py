@@ -7,13 +7,12 @@ outlives the connection that brought it (2025-11-25, basic/transports); on a byt
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import trio
 
-from ...errors import ConnectionClosed, RequestTimeout, ServerBusy, ToolError
+from ...errors import ClientRefused, ConnectionClosed, InternalError, MCPError, RequestTimeout, ServerBusy
 from ...limits import Limits
 from ...protocol.envelope import (
     ErrorResponse,
@@ -41,23 +40,10 @@ from .questions import (
     url_question,
 )
 
-__all__ = ["DEFAULT_LEVEL", "Answerable", "ClientRefused", "Session"]
+__all__ = ["DEFAULT_LEVEL", "Answerable", "Session"]
 
 DEFAULT_LEVEL = "info"
 """What is logged to a client that has not said from which level on."""
-
-
-class ClientRefused(ToolError):
-    """The client answered a question with an error: its user said no, or it cannot do this. In a tool the model is told.
-
-    Args:
-        message: What the client said, and to what.
-        code: The code of its error.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code: int = code
 
 
 class Answerable(Protocol):
@@ -86,6 +72,8 @@ class Session:
         principal: Who has opened it, as an authenticated name; empty where nobody is.
         initialized: Whether the client has said that it is ready.
         log_level: From which level on it wants to hear log lines.
+        tasks: The tasks that it has begun, by id.
+        asking: The questions of tasks, by id and key, that it is being asked.
         subscriptions: The resources whose updates it wants to hear of.
         calls: Its requests that are not settled, by id.
         events: What it is told.
@@ -100,6 +88,7 @@ class Session:
         "_next",
         "_users",
         "_waiters",
+        "asking",
         "calls",
         "closed",
         "dialect",
@@ -113,6 +102,7 @@ class Session:
         "on_use",
         "principal",
         "subscriptions",
+        "tasks",
     )
 
     def __init__(
@@ -133,6 +123,8 @@ class Session:
         self.closed: bool = False
         self.initialized: bool = False
         self.log_level: str | None = None
+        self.tasks: dict[str, None] = {}
+        self.asking: set[tuple[str, str]] = set()
         # An empty set is three times as large.
         self.subscriptions: dict[str, None] = {}
         self.last_used: float = trio.current_time()
@@ -165,16 +157,15 @@ class Session:
         """Whether it has neither a call nor a stream."""
         return self._users == 0
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Held while it has a call or a stream."""
+    def enter(self) -> None:
+        """A call or a stream of it begins; `leave` is called at its end."""
         self._users += 1
         self.touch()
-        try:
-            yield
-        finally:
-            self._users -= 1
-            self.touch()
+
+    def leave(self) -> None:
+        """It has ended."""
+        self._users -= 1
+        self.touch()
 
     def touch(self) -> None:
         """The client is there."""
@@ -253,6 +244,16 @@ class Session:
             waiter.error = ClientRefused(f"the client answered with an error: {text}", message.error["code"])
         waiter.over.set()
         return True
+
+    def begun(self, task_id: str) -> None:
+        """A call of it has become a task."""
+        self.tasks[task_id] = None
+        if len(self.tasks) > self._limits.tasks_stored:
+            del self.tasks[next(iter(self.tasks))]
+
+    def task_changed(self, task_id: str, message: bytes) -> None:
+        """A task that it may know of has changed. What waits to be told of it is replaced."""
+        self.events.standalone.post(message, f"task {task_id}", at_once=False)
 
     def offer(self, method: str, subject: str | None, message: bytes) -> None:
         """Something has changed that the client may want to hear of."""
@@ -344,21 +345,26 @@ class Session:
         """
         outlet = call.outlet
         await outlet.wait_room()
+        failures: list[MCPError] = []
         async with call.away():
             if len(entries) == 1:
-                await self._ask(call, entries[0])
-                return
-            async with trio.open_nursery() as nursery:
-                for entry in entries:
-                    nursery.start_soon(self._ask, call, entry)
+                await self._ask(call, entries[0], failures)
+            else:
+                async with trio.open_nursery() as nursery:
+                    for entry in entries:
+                        nursery.start_soon(self._ask, call, entry, failures)
+        if failures:
+            raise failures[0]
 
-    async def _ask(self, call: Call, entry: Answerable) -> None:
+    async def _ask(self, call: Call, entry: Answerable, failures: list[MCPError]) -> None:
         assert entry.question is not None
         try:
             entry.answer = await self.put(entry.question, call.outlet.post)
-        except (RequestTimeout, ConnectionClosed) as exc:
-            # No fault of the handler: the model is told, as of any other refusal.
-            raise ToolError(str(exc)) from exc
+        except (ConnectionClosed, RequestTimeout) as exc:
+            # In a call that is no fault of the server.
+            failures.append(ClientRefused(str(exc), InternalError.code))
+        except MCPError as exc:
+            failures.append(exc)
 
     # -- outside of a call
 
@@ -369,6 +375,7 @@ class Session:
             MissingClientCapability: the client cannot show forms.
             ClientRefused: it answered with an error.
             ConnectionClosed: the session is over.
+            MCPError: it is not ready yet: `initialized` tells.
             RequestTimeout: it did not answer within `limits.question_timeout`.
         """
         found: Elicited[Any] = await self._outside(form_question(message, form))
@@ -393,8 +400,39 @@ class Session:
 
     async def _outside(self, question: Question) -> Any:
         await trio.lowlevel.checkpoint()
+        if not self.initialized:
+            # Until then only pings and log lines may be sent (basic/lifecycle, section Initialization).
+            raise MCPError(
+                "the client has not said yet that it is ready (notifications/initialized): session.initialized"
+            )
         check_capability(question, self.client_capabilities, "this question")
         return question.result(await self.put(question))
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Tell the client that a page which it was asked to visit is done (2025-11-25, client/elicitation). Never waits.
+
+        Args:
+            elicitation_id: As in `UrlElicitationRequired`, or in `ctx.elicit_url(…, elicitation_id=…)`.
+        """
+        if self.dialect.modes:
+            self._say(encode_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id}))
+
+    async def keep_alive(self, interval: float) -> None:
+        """Ask the client again and again whether it is there, while somebody takes what it is told; come back when it is not.
+
+        Args:
+            interval: Seconds between two pings, and for which an answer is waited for.
+        """
+        while True:
+            await trio.sleep(interval)
+            if self.events.standalone.taker is not None:
+                try:
+                    await self.ping(timeout=interval)
+                except (RequestTimeout, ConnectionClosed):
+                    return
+                except MCPError:
+                    # It has said something, so it is there.
+                    continue
 
     async def ping(self, *, timeout: float = 10.0) -> None:
         """Ask the client whether it is there.

@@ -20,6 +20,7 @@ from ...errors import (
     TimedOut,
     ToolError,
     UnsupportedVersion,
+    UrlElicitationRequired,
 )
 from ...limits import Limits
 from ...protocol.envelope import Request, encode_error, encode_result
@@ -131,15 +132,21 @@ class Engine(Serving):
 
     # -- sessions
 
-    def welcome(self, request: Request) -> tuple[Dialect, Hello, bytes]:
+    def welcome(self, request: Request, *, alone: bool = False) -> tuple[Dialect, Hello, bytes]:
         """What `initialize` comes to: the dialect of the session, what the client says of itself, and the response.
+
+        Args:
+            request: The request.
+            alone: Whether no session follows: then nothing is promised that needs one.
 
         Raises:
             InvalidParams: the parameters are not those of `initialize`.
         """
         hello = read_hello(request.params)
         dialect = negotiate(hello.revision)
-        capabilities = dialect.capabilities(self.registry.capabilities, TASKS in self.registry.extensions)
+        capabilities = dialect.capabilities(
+            self.registry.capabilities, TASKS in self.registry.extensions and not alone, alone=alone
+        )
         result = dialect.welcome(self.server.info(), capabilities, self.server.instructions)
         return dialect, hello, encode_result(request.id, dumps(result))
 
@@ -182,7 +189,8 @@ class Engine(Serving):
         """Wait for the place of a call, and hold it until its answer has room."""
         try:
             place = call.place or self.executor.ticket()
-            if not place.ready:
+            waited = not place.ready
+            if waited:
                 await place.wait()
         except ServerBusy as exc:
             call.answer(self._answer(call, exc))
@@ -195,7 +203,7 @@ class Engine(Serving):
             if outlet.full:
                 await outlet.wait_room()
             outlet.begin()
-            if place.waited:
+            if waited:
                 call.limit(call.timeout)
             call.answer(await self._perform(call))
             if outlet.full:
@@ -257,6 +265,9 @@ class Engine(Serving):
         """What a handler raised, as an outcome."""
         if isinstance(exc, UnsafePath) and call.method == "tools/call":
             return self._failed(call, exc.message)
+        if isinstance(exc, UrlElicitationRequired) and (call.dialect is None or not call.dialect.modes):
+            pages = "\n".join(f"{page['message']}: {page['url']}" for page in exc.pages)
+            return self._failed(call, f"{exc.message}:\n{pages}")
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, AskAgain):

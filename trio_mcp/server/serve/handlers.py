@@ -55,12 +55,19 @@ async def list_items(serving: Serving, call: Call) -> bytes:
     start, end, following = page_after(call.method, cursor, list(items), serving.server.page_size)
 
     def make() -> Result:
-        page: Result = {member: [item.wire for item in list(items.values())[start:end]]}
+        page: Result = {member: [_definition(call, item) for item in list(items.values())[start:end]]}
         if following is not None:
             page["nextCursor"] = following
         return page
 
     return serving.page(f"{call.method} {start}", make, call)
+
+
+def _definition(call: Call, item: Tool | Resource | Prompt) -> dict[str, Any]:
+    """An item of a list. Whether a tool can be a task stands in an extension of the modern revision."""
+    if call.dialect is None or not call.dialect.tasks or not isinstance(item, Tool) or item.task_support == "forbidden":
+        return item.wire
+    return {**item.wire, "execution": {"taskSupport": item.task_support}}
 
 
 async def call_tool(serving: Serving, call: Call) -> Result | bytes:

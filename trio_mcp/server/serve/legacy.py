@@ -13,6 +13,7 @@ from ...scopes.call import Call
 from ..peer.session import Session
 from .handlers import HANDLERS
 from .serving import Serving
+from .session_tasks import SESSION_TASKS
 
 __all__ = ["SESSION_CHANGES", "SESSION_HANDLERS"]
 
@@ -53,17 +54,19 @@ SESSION_CHANGES: Final[dict[str, Callable[[Session, dict[str, Any], Limits], Non
 }
 """Methods that are answered at once, with an empty result: they wait for nothing, and take no place."""
 
+_SHARED: Final = (
+    "completion/complete",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+)
+
 SESSION_HANDLERS: Final[dict[str, Callable[[Serving, Call], Awaitable[dict[str, Any] | bytes]]]] = {
-    name: HANDLERS[name]
-    for name in (
-        "completion/complete",
-        "tools/list",
-        "tools/call",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "prompts/list",
-        "prompts/get",
-    )
+    **{name: HANDLERS[name] for name in _SHARED},
+    **SESSION_TASKS,
 }
 """The other methods of a session."""

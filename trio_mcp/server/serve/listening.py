@@ -27,6 +27,8 @@ async def listen(serving: Serving, call: Call) -> dict[str, Any]:
     requested = call.params["notifications"]
     ids = await _known_tasks(serving, call, requested["taskIds"]) if requested.get("taskIds") else []
     wanted = agree(requested, serving.registry.capabilities, serving.limits, ids)
+    # Nobody reads these any more, and the stream may stay open for hours.
+    call.params, requested = {}, {}
     tag = {"_meta": {SUBSCRIPTION_ID: call.id}}
     with serving.server.notices.subscribe(wanted.wants) as subscription, serving.tasks.heard(ids) if ids else _NO_TASKS:
         call.on_end(subscription.end)

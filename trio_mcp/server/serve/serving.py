@@ -42,5 +42,5 @@ class Serving(RunningServer):
     ) -> None:
         super().__init__(server, lifespan)
         self.executor: Executor = Executor.of_server(server.limits)
-        self.sessions: Sessions = Sessions(server.limits)
         self.tasks: Tasks = Tasks(self, server.task_store, run_tool, time_out)
+        self.sessions: Sessions = Sessions(server.limits, self.tasks.peek)

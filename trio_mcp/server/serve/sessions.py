@@ -8,8 +8,9 @@ of its connection, and only listed here.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -21,10 +22,12 @@ from ...limits import Limits
 from ...protocol.envelope import encode_notification
 from ...protocol.legacy import Dialect, Hello
 from ...protocol.listening import LIST_CHANGED, RESOURCE_UPDATED
+from ...protocol.tasks import TASK_CHANGED, Task
 from ...scopes.collector import open_collector
 from ...scopes.notices import Notice
 from ..peer.events import EventStore
 from ..peer.session import Session
+from ..tasks.session_rows import TASK_STATUS, session_row
 
 __all__ = ["Sessions", "SessionsStatistics"]
 
@@ -53,10 +56,12 @@ class Sessions:
 
     Args:
         limits: Bounds.
+        peek: How a task stands that runs in this process.
         owner: Begins each id: room for the process that has the session.
     """
 
-    def __init__(self, limits: Limits, owner: str = "0") -> None:
+    def __init__(self, limits: Limits, peek: Callable[[str], Task | None], owner: str = "0") -> None:
+        self._peek = peek
         self._limits = limits
         self._owner = owner
         self._open: dict[str, Session] = {}
@@ -67,6 +72,8 @@ class Sessions:
         self._nursery: trio.Nursery | None = None
         self._sweep: trio.CancelScope = trio.CancelScope()
         self._news: trio.lowlevel.ParkingLot = trio.lowlevel.ParkingLot()
+        # Of sessions that are streams.
+        self._places = 0
         self._ended = False
 
     def statistics(self) -> SessionsStatistics:
@@ -115,9 +122,35 @@ class Sessions:
         Raises:
             ServerBusy: there are as many as there may be, and each of them is in use; or the server ends.
         """
+        nursery = self._make_room()
+        session = self._make(dialect, hello, principal)
+        session.on_use = self._used
+        self._shared[session.id] = session
+        self._used(session)
+        await nursery.start(self._live, session)
+        return session
+
+    def take_place(self) -> str:
+        """A place for a session that is a stream, which ends with it: it counts as the others do, and is always in use.
+
+        Returns:
+            An id. Whoever has it calls `give_place` at the end.
+
+        Raises:
+            ServerBusy: as for `start`.
+        """
+        self._make_room()
+        self._places += 1
+        return self._new_id()
+
+    def give_place(self) -> None:
+        """Such a stream has ended."""
+        self._places -= 1
+
+    def _make_room(self) -> trio.Nursery:
         if self._ended or self._nursery is None:
             raise ServerBusy("Server busy: the server is shutting down", {"retryAfter": self._limits.retry_after})
-        if len(self._shared) >= self._limits.sessions:
+        if len(self._shared) + self._places >= self._limits.sessions:
             oldest = next(iter(self._idle.values()), None)
             if oldest is None:
                 raise ServerBusy(
@@ -128,12 +161,7 @@ class Sessions:
             logger.warning("%r ends, since %d sessions are open and another one begins", oldest, len(self._shared))
             oldest.close("another one has taken its place")
             self._forget(oldest)
-        session = self._make(dialect, hello, principal)
-        session.on_use = self._used
-        self._shared[session.id] = session
-        self._used(session)
-        await self._nursery.start(self._live, session)
-        return session
+        return self._nursery
 
     async def _live(self, session: Session, *, task_status: trio.TaskStatus[None]) -> None:
         try:
@@ -141,13 +169,16 @@ class Sessions:
                 task_status.started()
                 if not session.closed:
                     # Another one may have taken its place before it began.
-                    await trio.sleep_forever()
+                    if self._limits.session_ping == math.inf:
+                        await trio.sleep_forever()
+                    await session.keep_alive(self._limits.session_ping)
+                    session.close("the client does not answer pings")
         finally:
             session.close("the server ends")
             self._forget(session)
 
     def join(self, dialect: Dialect, hello: Hello, principal: str = "") -> Session:
-        """A session of a byte stream. Whoever has the connection calls `leave` at its end."""
+        """A session that is a connection. Whoever has that calls `leave` at its end."""
         return self._make(dialect, hello, principal)
 
     def leave(self, session: Session) -> None:
@@ -155,10 +186,17 @@ class Sessions:
         session.close("the connection has ended")
         self._forget(session)
 
+    def alone(self, dialect: Dialect) -> Session:
+        """What stands for a session around one request that has none: it knows nothing of its client, and nobody finds it.
+        Whoever asks for it closes it."""
+        store = EventStore(self._limits.session_bytes)
+        return Session(self._new_id(), dialect, Hello(dialect.revision, {}, None), self._limits, store)
+
+    def _new_id(self) -> str:
+        return f"{self._owner}-{secrets.token_hex(16)}"
+
     def _make(self, dialect: Dialect, hello: Hello, principal: str) -> Session:
-        session = Session(
-            f"{self._owner}-{secrets.token_hex(16)}", dialect, hello, self._limits, self._store, principal
-        )
+        session = Session(self._new_id(), dialect, hello, self._limits, self._store, principal)
         self._open[session.id] = session
         return session
 
@@ -173,7 +211,8 @@ class Sessions:
                 session.close("the server ends")
                 return
             self._idle[session.id] = session
-            self._news.unpark_all()
+            if self._news:
+                self._news.unpark_all()
 
     # -- use
 
@@ -182,10 +221,23 @@ class Sessions:
         session = self._shared.get(id)
         return None if session is None or session.closed or session.principal != principal else session
 
+    def _hear_task(self, task_id: str) -> None:
+        row = None
+        for session in self._open.values():
+            if task_id in session.tasks:
+                row = row or self._peek(task_id)
+                if row is None:
+                    return
+                session.task_changed(task_id, encode_notification(TASK_STATUS, session_row(row)))
+
     def hear(self, notice: Notice) -> None:
         """Tell those who want to know of a change."""
         method, subject = notice
-        if method not in _TOLD or not self._open:
+        if not self._open:
+            return
+        if method == TASK_CHANGED:
+            self._hear_task(subject or "")
+        if method not in _TOLD:
             return
         message = encode_notification(method, {} if subject is None else {"uri": subject})
         for session in self._open.values():

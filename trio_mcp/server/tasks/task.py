@@ -354,6 +354,11 @@ class TaskTable:
         self.running.pop(task.id, None)
         self.changed.pop(task, None)
 
+    def peek(self, task_id: str) -> Task | None:
+        """How a task stands, if it runs in this process."""
+        task = self.running.get(task_id)
+        return None if task is None else task.row
+
     def is_over(self, row: Task) -> bool:
         """Whether the time of a task is over: nobody finds it any more."""
         return row.expires <= self.expiry()

@@ -26,9 +26,10 @@ from ..ask.context import Context
 from ..ask.running_server import RunningServer
 from ..declare.registry import Tool
 from .adoption import Adoption, log_failure
+from .session_rows import asked_ttl, session_row
 from .task import Outcome, ServerTask, TaskTable
 
-__all__ = ["Tasks", "TasksStatistics", "cancel_task", "get_task", "update_task"]
+__all__ = ["Tasks", "TasksStatistics", "cancel_task", "get_task", "update_task", "update_task_of"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.tasks")
 
@@ -133,16 +134,20 @@ class Tasks(TaskTable):
         task = self._new(call, tool, values, context)
         told = False
         # A tool that is a task or nothing is refused before it runs; another one asks for room when it becomes a task.
-        must = tool.task_support == "required"
+        must = tool.task_support == "required" or call.dialect is not None
         with self._opened(call.principal) if must else nullcontext():
             if must:
                 await self._check_room(call.principal)
             try:
-                await self._serve(task, call, tool, mode)
+                await self._serve(task, call, tool, mode, must)
                 told = task.escalated
             finally:
                 if task.begun and not told:
                     task.abandon()
+        if told and call.dialect is not None:
+            assert call.session is not None
+            call.session.begun(task.id)
+            return self._server.encode_bare({"task": session_row(task.row)})
         if told:
             return self._server.encode({**task.row.to_wire(self.clock()), "resultType": "task"})
         outcome = task.outcome
@@ -151,11 +156,11 @@ class Tasks(TaskTable):
             raise outcome
         return outcome
 
-    async def _serve(self, task: ServerTask, call: Call, tool: Tool, mode: Mode) -> None:
+    async def _serve(self, task: ServerTask, call: Call, tool: Tool, mode: Mode, must: bool) -> None:
         """Run the work until it has ended or belongs to the collector."""
         window = self._server.server.task_inline_ms if tool.task_inline_ms is None else tool.task_inline_ms
         if mode is Mode.TASK or window == 0:
-            if await self._may_create(task, tool):
+            if await self._may_create(task, must):
                 call.task, task.escalated = task, True
                 self.running[task.id] = task
             await self.collector.start(task.run)
@@ -179,6 +184,8 @@ class Tasks(TaskTable):
     def _new(self, call: Call, tool: Tool, values: dict[str, Any], context: Context[Any]) -> ServerTask:
         limits, now = self.limits, self.clock()
         ttl = limits.task_ttl if tool.timeout is None else min(tool.timeout + limits.task_ttl, TASK_TTL_MOST)
+        if call.dialect is not None:
+            ttl = asked_ttl(call.params.get("task"), ttl)
         row = Task(
             id=secrets.token_hex(16),
             owner=self.owner,
@@ -225,7 +232,7 @@ class Tasks(TaskTable):
         if task.over or call.stays:
             return
         try:
-            created = await self._may_create(task, tool)
+            created = await self._may_create(task, tool.task_support == "required")
         except Exception as exc:
             # The work is worth more than the wish to keep it elsewhere: it goes on in line, and so does its outcome.
             log_failure(exc, "; the call goes on without a task")
@@ -233,14 +240,14 @@ class Tasks(TaskTable):
         if created and not task.over and not call.stays:
             task.hand_over()
 
-    async def _may_create(self, task: ServerTask, tool: Tool) -> bool:
+    async def _may_create(self, task: ServerTask, must: bool) -> bool:
         """Make the row of a task. Where there is no room, or the store fails, a tool that can do without goes on in line:
         a client that takes tasks is not served worse than another.
 
         Raises:
-            Exception: the store failed, and the tool is a task or nothing.
+            Exception: the store failed, and the call is a task or nothing.
         """
-        if tool.task_support == "required":
+        if must:
             # There was room when it began.
             await self._create(task)
             return True
@@ -380,8 +387,12 @@ async def get_task(tasks: Tasks, call: Call) -> dict[str, Any]:
 
 async def update_task(tasks: Tasks, call: Call) -> dict[str, Any]:
     """`tasks/update`: acknowledged once the answers are safe. Those that nobody waits for are ignored."""
-    row = await tasks.find(call.params["taskId"], call.principal)
-    responses = call.params["inputResponses"]
+    return await update_task_of(tasks, call.params["taskId"], call.principal, call.params["inputResponses"])
+
+
+async def update_task_of(tasks: Tasks, task_id: str, principal: str, responses: dict[str, Any]) -> dict[str, Any]:
+    """Give a task the answers to what it has asked; the same, for whoever has asked on its behalf."""
+    row = await tasks.find(task_id, principal)
     if row.id not in tasks.running and not row.final:
         await tasks.store.send(Signal(row.id, "answer", responses))
     # Looked up now: it may have been taken over while the signal was left.

@@ -17,10 +17,12 @@ import trio
 from ...errors import MCPError
 from ...limits import Limits
 from ...protocol.http import Accepts, Refusal
+from ...protocol.revisions import Era
 from ...server.declare.server import Server
 from ...server.serve.engine import Engine, open_engine
-from .endpoint import HttpEndpoint, check_path
+from .endpoint import HttpEndpoint, check_allowed, check_path, check_ways
 from .exchange import HttpExchange, HttpFields
+from .sse_pair import pair_paths
 
 __all__ = ["HttpApp"]
 
@@ -46,12 +48,22 @@ class HttpApp:
         path: str,
         allowed_hosts: list[str] | None = None,
         allowed_origins: list[str] | None = None,
+        *,
+        sse: bool = False,
+        simple: bool = False,
+        no_delete: bool = False,
     ) -> None:
         check_path(path)
+        check_allowed(allowed_hosts, allowed_origins)
+        legacy = server.legacy if isinstance(server, Engine) else Era.LEGACY in server.eras
+        check_ways(legacy, path, sse, simple, no_delete)
         self._server = server
         self._path = path
         self._hosts = allowed_hosts
         self._origins = allowed_origins
+        self._sse = sse
+        self._simple = simple
+        self._no_delete = no_delete
         self._engine = server if isinstance(server, Engine) else None
         self._endpoint: HttpEndpoint | None = None
         self._endpoints: dict[str | None, HttpEndpoint] = {}
@@ -68,10 +80,22 @@ class HttpApp:
             if self._endpoint is None:
                 # Where the host does not say what its address is, only listed names pass.
                 self._endpoint = HttpEndpoint(
-                    self._engine, path=self._path, allowed_hosts=self._hosts, allowed_origins=self._origins
+                    self._engine,
+                    path=self._path,
+                    allowed_hosts=self._hosts,
+                    allowed_origins=self._origins,
+                    sse=self._sse,
+                    simple=self._simple,
+                    no_delete=self._no_delete,
                 )
             endpoint = self._endpoints[address] = self._endpoint.at(address)
         return endpoint
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths that it answers at."""
+        base = self._path.rstrip("/")
+        return frozenset({base or "/", f"{base}/", *(pair_paths(self._path) if self._sse else ())})
 
     def drain(self) -> None:
         """The end of the host begins: streams that listen end now, with their result.
@@ -134,7 +158,8 @@ class HttpApp:
         headers = _fields(scope["headers"])
         root = scope.get("root_path", "")
         path = scope["path"]
-        verdict = endpoint.admit(scope["method"], path.removeprefix(root) if root else path, headers)
+        query = scope.get("query_string", b"").decode("latin-1")
+        verdict = endpoint.admit(scope["method"], path.removeprefix(root) if root else path, headers, query)
         body = b""
         if isinstance(verdict, Accepts):
             read = await _read_body(receive, endpoint)

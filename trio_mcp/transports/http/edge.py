@@ -16,13 +16,22 @@ import trio
 from ...errors import MCPError
 from ...protocol.http import is_loopback
 from ...scopes.groups import unwrapped
-from ...server.serve.engine import Engine
 from ..progress import Progressing
-from .endpoint import HttpEndpoint, check_path
+from .endpoint import HttpEndpoint, check_allowed, check_path, check_ways
 from .h1 import H1Connection
 from .listeners import Bound, check_bind, open_listeners
 
-__all__ = ["HttpServer", "check_bind", "check_path", "open_listeners", "serve_listeners", "tls_context"]
+__all__ = [
+    "HttpEndpoint",
+    "HttpServer",
+    "check_allowed",
+    "check_bind",
+    "check_path",
+    "check_ways",
+    "open_listeners",
+    "serve_listeners",
+    "tls_context",
+]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
@@ -237,21 +246,23 @@ class _Edge:
 
 
 async def serve_listeners(
-    engine: Engine,
     bound: Bound,
-    path: str,
+    make: Callable[[str], HttpEndpoint],
     context: ssl.SSLContext | None,
-    allowed_hosts: list[str] | None,
-    allowed_origins: list[str] | None,
     task_status: trio.TaskStatus[HttpServer],
 ) -> None:
-    """Serve until cancelled; then no more is accepted, and requests get `limits.drain_timeout` to finish."""
-    limits = engine.limits
+    """Serve until cancelled; then no more is accepted, and requests get `limits.drain_timeout` to finish.
+
+    Args:
+        bound: Where.
+        make: Makes the endpoint for an address.
+        context: Of TLS, or None.
+        task_status: Started with what is served.
+    """
     elsewhere = [address for address in bound.addresses if not is_loopback(address)]
     address = next(iter(elsewhere or bound.addresses), "")
-    endpoint = HttpEndpoint(
-        engine, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, address=address
-    )
+    endpoint = make(address)
+    limits = endpoint.limits
     edge = _Edge(endpoint, bound, context)
     with unwrapped():
         async with trio.open_nursery() as outer:

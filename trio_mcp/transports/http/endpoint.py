@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from ...errors import InvalidRequest, ProtocolError
 from ...limits import Limits
 from ...protocol.envelope import BadMessage, Notification, Request, encode_error, encode_notification, parse_value
 from ...protocol.http import (
+    NO_DELETE,
     POST_ONLY,
     WITH_SESSIONS,
     HostPolicy,
@@ -39,12 +41,15 @@ from ...wire.budget import BodyBudget
 from .ending import Lasting, Running, retry_after
 from .exchange import EMPTY, HttpExchange
 from .sessions import SESSION_ID, HttpSessions
+from .simple import Simple
+from .sse_pair import SsePair, pair_paths
 
-__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_path"]
+__all__ = ["HttpAccepted", "HttpEndpoint", "HttpRefusal", "check_allowed", "check_path", "check_ways"]
 
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 _TEXT: Final = b"text/plain; charset=utf-8"
+_ORIGIN: Final = re.compile(r"null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?")
 
 
 def check_path(path: str) -> None:
@@ -55,6 +60,49 @@ def check_path(path: str) -> None:
     """
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ValueError(f"path must start with a slash and have no query, got {path!r}")
+
+
+def check_allowed(hosts: list[str] | None, origins: list[str] | None) -> None:
+    """Check `allowed_hosts` and `allowed_origins`: one that nobody could send would only be noticed by its 403.
+
+    Raises:
+        ValueError: one of them is malformed; it names that.
+    """
+    for host in hosts or ():
+        if "" in (host_policy([], [host]).hosts or ()):
+            raise ValueError(
+                f"allowed_hosts: {host!r} is no name of a host; expected one without a scheme or a path, as in shop.example"
+            )
+    for origin in origins or ():
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ValueError(
+                f"allowed_origins: {origin!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT, "
+                "as in https://app.example"
+            )
+
+
+def check_ways(legacy: bool, path: str, sse: bool, simple: bool, no_delete: bool) -> None:
+    """Check which ways to reach a server may stand together.
+
+    Args:
+        legacy: Whether it speaks the revisions with sessions.
+        path: As for `HttpEndpoint`, and so are the others.
+        sse: See there.
+        simple: See there.
+        no_delete: See there.
+
+    Raises:
+        ValueError: they contradict each other; it says what was expected.
+    """
+    for name, wanted in (("sse", sse), ("no_delete", no_delete)):
+        if wanted and simple:
+            raise ValueError(f"{name} and simple exclude each other: with simple there are no sessions")
+        if wanted and not legacy:
+            raise ValueError(
+                f"{name} is for revisions with sessions, and this server speaks none: expected eras with 'legacy'"
+            )
+    if sse and f"{path.rstrip('/') or '/'}" in pair_paths(path):
+        raise ValueError(f"path: with sse, {path} belongs to HTTP+SSE; expected another one, as in /mcp")
 
 
 class HttpEndpoint:
@@ -71,13 +119,16 @@ class HttpEndpoint:
         address: The address on this machine at which connections arrive (`127.0.0.1`), empty for a unix socket. On a loopback
             address only `localhost`, `127.0.0.1` and `[::1]` are hosts, so that no web page can reach the server by rebinding a
             name; elsewhere any host is. None where it is not known: only `allowed_hosts` are.
+        sse: Also serve HTTP+SSE (2024-11-05), at the paths `sse` and `messages` beside `path`.
+        simple: Answer each POST with one JSON document: no sessions, no streams, no other verbs.
+        no_delete: Clients cannot end their sessions.
 
     Attributes:
         limits: The bounds of the server. Those of connections, heads and writes are for the host to keep.
         bodies: What the bodies of all requests may hold together; `take_body` counts there.
 
     Raises:
-        ValueError: `path` is malformed.
+        ValueError: `path`, or one of the hosts or origins, is malformed, or options contradict each other.
     """
 
     def __init__(
@@ -88,8 +139,13 @@ class HttpEndpoint:
         allowed_hosts: list[str] | None = None,
         allowed_origins: list[str] | None = None,
         address: str | None = None,
+        sse: bool = False,
+        simple: bool = False,
+        no_delete: bool = False,
     ) -> None:
         check_path(path)
+        check_allowed(allowed_hosts, allowed_origins)
+        check_ways(running.legacy, path, sse, simple, no_delete)
         self._engine = running
         self.limits: Limits = running.limits
         self._hosts = allowed_hosts
@@ -102,9 +158,14 @@ class HttpEndpoint:
         self._running = Running()
         self._sessions: HttpSessions | None = None
         self._verbs: tuple[str, ...] = POST_ONLY
-        if running.legacy:
+        self._json_only = simple
+        self._simple: Simple | None = None
+        self._pair: SsePair | None = SsePair(running, self._lasting, path) if sse else None
+        if running.legacy and simple:
+            self._simple = Simple(running, self._running)
+        elif running.legacy:
             self._sessions = HttpSessions(running, self._lasting, self._running)
-            self._verbs = WITH_SESSIONS
+            self._verbs = NO_DELETE if no_delete else WITH_SESSIONS
 
     def _policy_at(self, address: str | None) -> HostPolicy:
         # A unix socket has no address.
@@ -134,8 +195,12 @@ class HttpEndpoint:
         Sync. The answers are posted, and still to be sent. Harmless when repeated.
         """
         self._running.give_up()
+        if self._pair is not None:
+            self._pair.give_up()
 
-    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> HttpRefusal | HttpAccepted:
+    def admit(
+        self, method: str, path: str, headers: Mapping[bytes, bytes], query: str = ""
+    ) -> HttpRefusal | HttpAccepted:
         """Judge a head, before the body is read. Does not block.
 
         Args:
@@ -143,13 +208,21 @@ class HttpEndpoint:
             path: The path of the target, without the query.
             headers: Fields by lower-case name, without blanks around the value; those that came several times are joined by
                 `, `.
+            query: What follows the path in the target, without the question mark. Only `sse` needs it.
 
         Returns:
             What `refuse` takes, or what `serve` takes.
         """
         if path not in self._paths:
-            return HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
-        return check_head(method, headers, self._policy, self._verbs)
+            pair = self._pair
+            verdict = None if pair is None else pair.admit(method, path, headers, query, self._policy)
+            return verdict or HttpRefusal(404, f"Not found: the MCP endpoint is {min(self._paths, key=len)}")
+        verdict = check_head(method, headers, self._policy, self._verbs)
+        if self._json_only and isinstance(verdict, HttpAccepted) and not verdict.json:
+            return HttpRefusal(
+                406, "Not acceptable: Accept must list application/json; this server answers without streams"
+            )
+        return verdict
 
     async def take_body(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | HttpRefusal:
         """Read a body, within `limits.message_bytes`, `limits.body_timeout` and what all bodies may hold together.
@@ -222,7 +295,10 @@ class HttpEndpoint:
             accepted: What `admit` said to its head.
         """
         self._share(exchange)
-        sessions = self._sessions
+        if accepted.pair is not None and self._pair is not None:
+            await self._pair.serve(exchange, accepted.pair)
+            return
+        sessions, simple = self._sessions, self._simple
         if sessions is not None and exchange.method != "POST":
             if exchange.method == "GET":
                 await sessions.get(exchange)
@@ -234,6 +310,9 @@ class HttpEndpoint:
             if type(value) is list and sessions is not None and SESSION_ID in exchange.headers:
                 await sessions.post_batch(exchange, accepted, value)
                 return
+            if type(value) is list and simple is not None and simple.batches(exchange.headers):
+                await simple.post_batch(exchange, value)
+                return
             message = parse_value(value, self.limits)
         except BadMessage as exc:
             exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
@@ -244,6 +323,10 @@ class HttpEndpoint:
         if sessions is not None and sessions.belongs(exchange, message):
             await sessions.post(exchange, accepted, message)
             return
+        if simple is not None and simple.belongs(exchange.headers, message):
+            assert isinstance(message, Request)
+            await simple.post(exchange, message)
+            return
         if isinstance(message, Notification):
             # This revision has none for HTTP (a cancellation is the end of the response stream); others may come.
             exchange.respond(202, EMPTY)
@@ -252,7 +335,7 @@ class HttpEndpoint:
             error = InvalidRequest("Invalid request: a client sends requests and notifications, not responses")
             exchange.respond(400, encode_error(None, error))
             return
-        outlet = _HttpOutlet(exchange, accepted)
+        outlet = _HttpOutlet(exchange, HttpAccepted(True, False) if self._json_only else accepted)
         try:
             if era_of(message.method, message.params) is Era.MODERN:
                 check_mirror(exchange.headers, message)
@@ -266,6 +349,7 @@ class HttpEndpoint:
             return
         # Nobody reads these any more, and a stream may stay open for hours.
         exchange.body, exchange.headers = b"", {}
+        del value, message
         try:
             await self._run(exchange, call, outlet)
         finally:
@@ -279,9 +363,8 @@ class HttpEndpoint:
         lasting = call if isinstance(call, LastingCall) else None
         if lasting is not None:
             if not outlet.may_stream:
-                error = InvalidRequest(
-                    f"{call.method} answers with a stream: the request must accept text/event-stream"
-                )
+                why = "this server has none" if self._json_only else "the request must accept text/event-stream"
+                error = InvalidRequest(f"{call.method} answers with a stream: {why}")
                 exchange.respond(406, encode_error(call.id, error))
                 return
             self._lasting.add(lasting)

@@ -210,6 +210,11 @@ class H1Connection:
 
     # -- time
 
+    def streams(self) -> None:
+        """The answer has become an event stream, which may stay open for hours."""
+        self._wire.rest()
+        self.schedule()
+
     def schedule(self) -> None:
         """What is due next, and when."""
         limits = self._limits
@@ -249,7 +254,8 @@ class H1Connection:
         while event is not None:
             if type(event) is Head:
                 request = event.request
-                request.verdict = verdict = endpoint.admit(request.method, request.path, request.headers)
+                query = request.target.partition(b"?")[2].decode("latin-1")
+                request.verdict = verdict = endpoint.admit(request.method, request.path, request.headers, query)
                 event = wire.refuse(verdict) if type(verdict) is Refusal else wire.accept()
             else:
                 if type(event) is not Complete:

@@ -20,7 +20,7 @@ class Connection(Protocol):
     def post(self, data: bytes) -> None:
         """Have bytes written."""
 
-    def schedule(self) -> None:
+    def streams(self) -> None:
         """An answer has become a stream, which is kept alive from now on."""
 
 
@@ -42,7 +42,7 @@ class H1Exchange(HttpExchange):
 
     def send_head(self, fields: HttpFields) -> None:
         self._connection.post(self._answer.start(200, http_date(), fields))
-        self._connection.schedule()
+        self._connection.streams()
 
     def send_piece(self, data: bytes, last: bool) -> bool:
         self._connection.post(self._answer.chunk(data))

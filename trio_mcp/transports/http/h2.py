@@ -382,7 +382,8 @@ class H2Connection:
     def _begin(self, head: Head, now: float) -> None:
         exchange, request, limits = H2Exchange(self, head), head.request, self._limits
         self._busy = True
-        verdict = self._endpoint.admit(request.method, request.path.partition("?")[0], request.headers)
+        path, _, query = request.path.partition("?")
+        verdict = self._endpoint.admit(request.method, path, request.headers, query)
         if request.size > limits.head_bytes:
             verdict = Refusal(431, f"Request head too large: the limit is {limits.head_bytes} bytes")
         elif isinstance(verdict, Accepts) and (request.length or 0) > limits.message_bytes:

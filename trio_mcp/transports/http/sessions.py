@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from ...errors import InvalidRequest, ProtocolError, ServerBusy
 from ...protocol.envelope import (
@@ -33,6 +33,7 @@ __all__ = ["SESSION_ID", "HttpSessions"]
 logger: logging.Logger = logging.getLogger("trio_mcp.server.http")
 
 SESSION_ID = b"mcp-session-id"
+_VERSIONS: Final = frozenset(version.encode() for version in LEGACY)
 
 
 class HttpSessions:
@@ -65,7 +66,7 @@ class HttpSessions:
             self._refuse(exchange, 404, "no session has this Mcp-Session-Id (any more): open a new one with initialize")
             return None
         version = headers.get(b"mcp-protocol-version")
-        if version is not None and version.decode("latin-1") not in LEGACY:
+        if version is not None and version not in _VERSIONS:
             known = ", ".join(LEGACY)
             self._refuse(
                 exchange,
@@ -88,11 +89,11 @@ class HttpSessions:
         session = self._find(exchange)
         if session is None:
             return
-        session.touch()
         if isinstance(message, Request):
             outlet = SessionOutlet(session, exchange, accepts.sse, not accepts.json)
             prepared = self._prepare(session, message, outlet)
             if isinstance(prepared, bytes):
+                session.touch()
                 exchange.respond(200, prepared)
                 return
             self._start(session, prepared, outlet)
@@ -141,12 +142,13 @@ class HttpSessions:
         self._running.add(call)
         assert session.nursery is not None
         session.nursery.start_soon(self._run, session, call, outlet, batch)
+        session.enter()
 
     async def _run(self, session: Session, call: Call, outlet: SessionOutlet, batch: Batch | None) -> None:
         try:
-            with session.used():
-                await self._engine.run(call)
+            await self._engine.run(call)
         finally:
+            session.leave()
             self._running.remove(call)
             if session.calls.get(call.id) is call:
                 del session.calls[call.id]
@@ -237,15 +239,16 @@ class HttpSessions:
         exchange.on_gone, exchange.on_silence = taker.gone, taker.silent
         self._lasting.add(taker)
         session.hold(taker)
+        session.enter()
         try:
-            with session.used():
-                # It may be gone already, or the end may have begun.
-                if not exchange.gone and not taker.over.is_set():
-                    await stream.pump(taker)
-                # Another one may have taken the stream over; this connection is the client's to close.
-                if not exchange.gone:
-                    await taker.over.wait()
+            # It may be gone already, or the end may have begun.
+            if not exchange.gone and not taker.over.is_set():
+                await stream.pump(taker)
+            # Another one may have taken the stream over; this connection is the client's to close.
+            if not exchange.gone:
+                await taker.over.wait()
         finally:
+            session.leave()
             session.release(taker)
             self._lasting.remove(taker)
             exchange.on_gone = exchange.on_silence = None
