@@ -916,6 +916,7 @@ async def test_delete_ends_calls_questions_and_streams() -> None:
     desk = Desk()
     async with open_sessions(desk.server) as site:
         client, other = await site.open(), await site.open()
+        replaced = await client.get()
         alone = await client.get()
         calls = [client.send(steps(3)), client.send(use(2, "wait", gate="a"))]
         asked = client.send(use(3, "elicit", question="x"))
@@ -924,7 +925,7 @@ async def test_delete_ends_calls_questions_and_streams() -> None:
         await wait_all_tasks_blocked()
         (session,) = [one for one in desk.server.sessions if one.id == client.id]
         assert (await client.delete()).status == 204
-        for exchange in (alone, *calls, asked):
+        for exchange in (replaced, alone, *calls, asked):
             await exchange.returned.wait()
             assert exchange.over.is_set()
             assert not exchange.sse or [one for one in exchange.messages if "id" in one and "method" not in one] == []

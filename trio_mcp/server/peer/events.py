@@ -6,8 +6,8 @@ oldest is dropped first. A stream has at most one taker, so that a message goes 
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Protocol
+from collections import OrderedDict, deque
+from typing import Final, Protocol
 
 import trio
 
@@ -16,6 +16,10 @@ from ...limits import Limits
 from ...protocol.envelope import RequestId, encode_error, encode_notification
 
 __all__ = ["Event", "EventLog", "EventStore", "EventStream", "Taker"]
+
+
+# An empty deque has 600 bytes, and most sessions say nothing. Nothing is ever put into this one.
+_NONE: Final[deque[Event]] = deque()
 
 
 class Taker(Protocol):
@@ -69,8 +73,8 @@ class EventStore:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # A dict is a queue from which anyone can leave without a search.
-        self._order: dict[Event, None] = {}
+        # A queue from which anyone can leave without a search; the first of a plain dict is looked for behind all that have left.
+        self._order: OrderedDict[Event, None] = OrderedDict()
         self.bytes: int = 0
 
     def add(self, event: Event) -> None:
@@ -104,7 +108,7 @@ class EventLog:
     def __init__(self, store: EventStore, limits: Limits) -> None:
         self.store: EventStore = store
         self._limits = limits
-        self._order: deque[Event] = deque()
+        self._order: deque[Event] = _NONE
         # 0 is for what belongs to no call.
         self._next = 1
         self.bytes: int = 0
@@ -148,6 +152,8 @@ class EventLog:
 
     def add(self, event: Event) -> None:
         """Keep an event; the oldest ones go."""
+        if self._order is _NONE:
+            self._order = deque()
         self._order.append(event)
         self.bytes += len(event.message)
         self.store.add(event)
@@ -174,7 +180,7 @@ class EventLog:
         self.closed = True
         for event in self._order:
             self.store.remove(event)
-        self._order.clear()
+        self._order = _NONE
         self.bytes = 0
         for stream in [*self.streams.values()]:
             stream.close()
@@ -206,7 +212,7 @@ class EventStream:
     )
 
     def __init__(self, log: EventLog, number: int) -> None:
-        self._events: deque[Event] = deque()
+        self._events: deque[Event] = _NONE
         self._sent = 0
         self._wake: trio.lowlevel.ParkingLot | None = None
         self.log: EventLog = log
@@ -251,6 +257,8 @@ class EventStream:
             return
         self.last += 1
         event = Event(self, self.last, message, key)
+        if self._events is _NONE:
+            self._events = deque()
         self._events.append(event)
         self.finished = self.finished or last
         self.log.add(event)
@@ -357,7 +365,7 @@ class EventStream:
     def close(self) -> None:
         """The session is over."""
         self.finished = True
-        self._events.clear()
+        self._events = _NONE
         self._sent = self.last
         if self.taker is not None:
             self._let_go(self.taker)

@@ -38,12 +38,12 @@ def _subscribe(session: Session, params: dict[str, Any], limits: Limits) -> None
         raise InvalidParams(
             f"Invalid params for resources/subscribe: this session has {limits.listened_uris} subscriptions already"
         )
-    session.subscriptions.add(params["uri"])
+    session.subscriptions[params["uri"]] = None
 
 
 def _unsubscribe(session: Session, params: dict[str, Any], limits: Limits) -> None:
     """`resources/unsubscribe`."""
-    session.subscriptions.discard(params["uri"])
+    session.subscriptions.pop(params["uri"], None)
 
 
 SESSION_CHANGES: Final[dict[str, Callable[[Session, dict[str, Any], Limits], None]]] = {
