@@ -98,7 +98,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """The official suite, old and new at once on one server, over HTTP/1.1 and HTTP/2: `nox -s conformance -- server 2025-11-25`."""
+    """The official suite, in all revisions at once, over HTTP/1.1 and HTTP/2: `nox -s conformance -- server 2025-11-25`."""
     install_wheel(session, *PEERS)
     session.run("python", "-m", "tests.conformance.run", *(session.posargs or ["all"]))
 

@@ -18,6 +18,7 @@ import decimal
 import enum
 import inspect
 import json
+import math
 import pathlib
 import re
 import sys
@@ -174,7 +175,10 @@ def rows(path: Path, *header: str) -> list[list[str]]:
 
 def test_limits_md_lists_every_bound_with_its_default() -> None:
     listed = rows(ROOT / "docs" / "limits.md", "name", "default", "unit", "why")
-    shown = [(name.strip("`"), ast.literal_eval(default.replace(",", ""))) for name, default, _, _ in listed]
+    shown = [
+        (name.strip("`"), math.inf if default == "inf" else ast.literal_eval(default.replace(",", "")))
+        for name, default, _, _ in listed
+    ]
     assert shown == [(field.name, field.default) for field in dataclasses.fields(Limits)]
     assert [type(value) for _, value in shown] == [type(field.default) for field in dataclasses.fields(Limits)]
     assert all(unit and why for _, _, unit, why in listed)

@@ -51,12 +51,40 @@ SPECIFICATION = (
 EXTENSIONS = ("io.modelcontextprotocol/tasks", "io.modelcontextprotocol/ui")
 """The pages of revision 2026-07-28."""
 
+SESSIONS = (
+    "index",
+    "architecture/index",
+    "changelog",
+    "schema",
+    "basic/index",
+    "basic/lifecycle",
+    "basic/transports",
+    "basic/authorization",
+    "basic/utilities/cancellation",
+    "basic/utilities/ping",
+    "basic/utilities/progress",
+    "basic/utilities/tasks",
+    "client/elicitation",
+    "client/roots",
+    "client/sampling",
+    "server/index",
+    "server/prompts",
+    "server/resources",
+    "server/tools",
+    "server/utilities/completion",
+    "server/utilities/logging",
+    "server/utilities/pagination",
+)
+"""The pages of revision 2025-11-25."""
+
 HEADINGS = ["section", "what we do", "module", "tests"]
 
 
 def tables() -> dict[str, list[list[str]]]:
     """The rows below each heading that is a page of the specification, with the head of the table."""
-    parts = re.split(r"^### `([^`]+)`$", TEXT, flags=re.MULTILINE)[1:]
+    # What comes behind the last page is no page.
+    text = TEXT.partition("\n## Older revisions\n")[0]
+    parts = re.split(r"^### `([^`]+)`$", text, flags=re.MULTILINE)[1:]
     out: dict[str, list[list[str]]] = {}
     for page, body in zip(parts[::2], parts[1::2], strict=True):
         assert page not in out, f"{page} comes twice"
@@ -69,7 +97,7 @@ TABLES = tables()
 
 
 def test_each_page_of_the_specification_has_its_table() -> None:
-    assert tuple(TABLES) == (*SPECIFICATION, *EXTENSIONS)
+    assert tuple(TABLES) == (*SPECIFICATION, *EXTENSIONS, *(f"2025-11-25/{page}" for page in SESSIONS))
 
 
 @pytest.mark.parametrize("page", TABLES)
@@ -93,3 +121,10 @@ def test_what_is_named_exists(page: str) -> None:
             assert ", ".join(f"`{name}`" for name in names) == column, "names in backticks, with commas between"
             for name in names:
                 assert (FOLDERS[folder] / f"{name}.py").is_file(), f"there is no {folder}/{name}.py"
+
+
+def test_what_holds_the_older_revisions_exists() -> None:
+    [sentence] = re.findall(r"^These are held by (.+)\.$", TEXT, re.MULTILINE)
+    names = re.findall(r"`([^`]+)`", sentence)
+    assert len(names) > 1
+    assert [name for name in names if not (FOLDERS["tests"] / f"{name}.py").is_file()] == []
