@@ -57,7 +57,14 @@ class Run:
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
             assert self._over is None, self._over
-            self._todo.get()()
+            self._turn()
+
+    def _turn(self) -> None:
+        try:
+            turn = self._todo.get(timeout=60)
+        except queue.Empty:
+            raise AssertionError("nothing moves any more, and the step has not ended") from None
+        turn()
 
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -83,7 +90,7 @@ class Run:
         if self._over is None:
             self._token.run_sync_soon(self._send.close)
         while self._over is None:
-            self._todo.get()()
+            self._turn()
         self._over.unwrap()
 
 
