@@ -113,6 +113,20 @@ async def connect(target: list[str], host: Host) -> AsyncIterator[tuple[ClientSe
             yield client, lambda: None
 
 
+async def count(client: ClientSession) -> list[Any]:
+    """Call `count`, and let it go on after each step."""
+    steps: list[Any] = []
+    async with anyio.create_task_group() as group:
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            steps.append([progress, total])
+            # The client reads nothing while this runs.
+            group.start_soon(client.call_tool, "go_on")
+
+        await client.call_tool("count", progress_callback=on_progress)
+    return steps
+
+
 async def cancel_slow(client: ClientSession, marks: Path) -> list[bool]:
     """Call `slow`, and give it up once it has started."""
 
@@ -162,12 +176,7 @@ async def main(marks: Path, target: list[str]) -> dict[str, Any]:
         out["fail"] = [failed.isError, failed.content[0].text]
         out["unknown tool"] = await rejected(client.call_tool("ech"))
         out["unknown resource"] = await rejected(client.read_resource(AnyUrl("none://at/all")))
-        out["progress"] = steps = []
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            steps.append([progress, total])
-
-        await client.call_tool("count", progress_callback=on_progress)
+        out["progress"] = await count(client)
         await client.set_logging_level("warning")
         await client.call_tool("grumble")
         out["log"] = host.lines

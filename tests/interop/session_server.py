@@ -18,6 +18,7 @@ from trio_mcp.serve import run_http
 
 # A client that polls comes back at once, so that nobody waits here.
 server = Server("sessions", version="1.0", limits=Limits(resume_after=0.05, task_poll=0.05))
+going_on = trio.open_memory_channel[None](3)
 
 
 def mark(event: str) -> None:
@@ -46,10 +47,18 @@ async def fail() -> str:
 
 @server.tool
 async def count(ctx: Context) -> str:
-    """Report three steps."""
+    """Report three steps; after each, wait for a call of `go_on`: some clients drop what comes together with the answer."""
     for step in (1, 2, 3):
         await ctx.report_progress(step, total=3)
+        await going_on[1].receive()
     return "three steps"
+
+
+@server.tool
+async def go_on() -> str:
+    """Let `count` go on."""
+    await going_on[0].send(None)
+    return "gone on"
 
 
 @server.tool

@@ -30,7 +30,7 @@ def expected(revision: str, over: str) -> dict[str, Any]:
         "revision": revision,
         "server": "sessions",
         "tools": [
-            *("echo", "numbers", "fail", "count", "grumble", "name", "think", "places"),
+            *("echo", "numbers", "fail", "count", "go_on", "grumble", "name", "think", "places"),
             *("touch", "grow", "slow", "job", "polled"),
         ],
         "resource": "all quiet",

@@ -92,7 +92,12 @@ out.fail = [failed.isError, failed.content[0].text];
 out['unknown tool'] = await rejected(call('ech'));
 out['unknown resource'] = await rejected(client.readResource({ uri: 'none://at/all' }));
 const steps = [];
-await call('count', {}, { onprogress: one => steps.push([one.progress, one.total]) });
+await call('count', {}, {
+  onprogress: one => {
+    steps.push([one.progress, one.total]);
+    void call('go_on');
+  },
+});
 out.progress = steps;
 await client.setLoggingLevel('warning');
 await call('grumble');
