@@ -399,7 +399,7 @@ async def test_a_server_without_a_common_version_is_none_of_the_old_era(refuses:
 
 async def test_silence_ends_the_opening(autojump_clock: MockClock) -> None:
     async with scripted(lambda message: []) as stream:
-        with pytest.raises(RequestTimeout, match="(server/discover|initialize): no answer from the stream within 4 s"):
+        with pytest.raises(RequestTimeout, match=r"(server/discover|initialize): no answer from the stream within 4 s"):
             async with open_client(stream, connect_timeout=4):
                 raise AssertionError("opened")
     assert trio.current_time() == pytest.approx(4)
