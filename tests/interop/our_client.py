@@ -23,7 +23,9 @@ async def converse(target: list[str] | str, marks: Path, *, hears: bool = True, 
         The whole conversation, by what was asked.
     """
     out: dict[str, Any] = {}
-    async with open_client(target if isinstance(target, str) else StdioCommand(target), **http) as client:
+    async with open_client(
+        target if isinstance(target, str) else StdioCommand(target), eras=["modern"], **http
+    ) as client:
         out["revision"] = client.protocol_version
         out["server"] = client.server_info
         out["instructions"] = client.instructions

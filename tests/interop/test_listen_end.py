@@ -168,7 +168,7 @@ async def test_their_client_hears_that_our_server_is_cancelled(client: str, wire
 @each_server
 async def test_our_client_hears_that_their_server_ends(over: str, server: str, wire: Wire, marks: Path) -> None:
     with wire.target(over, server) as target:
-        async with open_client(opened(target)) as client:
+        async with open_client(opened(target), eras=["modern"]) as client:
             process = int((await client.call_tool("process_id", raise_on_error=True)).text)
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 assert listening.agreed == HONORED
@@ -184,7 +184,7 @@ async def test_our_client_hears_that_their_server_ends(over: str, server: str, w
 @each_server
 async def test_our_client_loses_their_server(over: str, server: str, wire: Wire, marks: Path) -> None:
     with wire.target(over, server) as target:
-        async with open_client(opened(target)) as client:
+        async with open_client(opened(target), eras=["modern"]) as client:
             process = int((await client.call_tool("process_id", raise_on_error=True)).text)
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 await client.call_tool("touch", {"uri": "note://today"}, raise_on_error=True)

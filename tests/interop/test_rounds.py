@@ -140,7 +140,9 @@ async def test_our_client_answers_their_server(over: str, server: str, wire: Wir
         return ROOTS
 
     with wire.target(over, server) as target:
-        async with open_client(opened(target), on_elicit=elicit, on_sample=sample, roots=roots) as client:
+        async with open_client(
+            opened(target), eras=["modern"], on_elicit=elicit, on_sample=sample, roots=roots
+        ) as client:
             result = (await client.call_tool("plan", {"place": "Rome"}, raise_on_error=True)).structured_content
             declined = (await client.call_tool("ask_once", raise_on_error=True)).text
     assert result == {
@@ -171,7 +173,7 @@ async def test_our_client_is_asked_by_all_that_may_ask(over: str, wire: Wire, ma
         return {"name": "Ada"} if params["mode"] == "form" else True
 
     with wire.target(over, "ts_rounds_server.mjs") as target:
-        async with open_client(opened(target), on_elicit=elicit) as client:
+        async with open_client(opened(target), eras=["modern"], on_elicit=elicit) as client:
             resource = (await client.read_resource("note://mine")).to_wire()["contents"]
             prompt = (await client.get_prompt("letter")).to_wire()["messages"]
             visited = (await client.call_tool("visit", raise_on_error=True)).text
@@ -197,7 +199,7 @@ async def test_our_client_is_asked_by_all_that_may_ask(over: str, wire: Wire, ma
 @each_transport
 async def test_our_client_cannot_be_asked(over: str, wire: Wire, marks: Path) -> None:
     with wire.target(over, "ts_rounds_server.mjs") as target:
-        async with open_client(opened(target), on_sample=lambda params: "O Rome!") as client:
+        async with open_client(opened(target), eras=["modern"], on_sample=lambda params: "O Rome!") as client:
             plan = {"name": "plan", "arguments": {"place": "Rome"}}
             for method, params in (("tools/call", plan), ("prompts/get", {"name": "letter"})):
                 with pytest.raises(MissingClientCapability) as caught:
@@ -211,7 +213,7 @@ async def test_our_client_cannot_be_asked(over: str, wire: Wire, marks: Path) ->
 @each_server
 async def test_our_client_listens_to_their_server(over: str, server: str, wire: Wire, marks: Path) -> None:
     with wire.target(over, server) as target:
-        async with open_client(opened(target)) as client:
+        async with open_client(opened(target), eras=["modern"]) as client:
             before = {tool.name for tool in await client.list_tools()}
             async with client.listen(tools=True, uris=["note://today"]) as listening:
                 assert listening.agreed == HEARD["honored"]

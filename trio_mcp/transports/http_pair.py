@@ -194,13 +194,16 @@ async def open_pair(channel: HttpChannel, limits: Limits, timeout: float) -> Asy
         timeout: Seconds for the stream to begin.
 
     Raises:
-        ConnectionClosed: it cannot be reached.
         InvalidResponse: it names an address of another origin, or none.
     """
     http = channel.again(_PairHttp)
     response: httpx2.Response | None = None
-    with trio.move_on_after(timeout):
-        response = await http.stream()
+    try:
+        with trio.move_on_after(timeout):
+            response = await http.stream()
+    except MCPError as exc:
+        # What was said to the questions before says more.
+        logger.info("%s", exc)
     if response is None:
         yield None
         return
