@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -614,14 +615,15 @@ async def test_too_many_questions_are_refused(autojump_clock: MockClock) -> None
 async def test_a_server_that_asks_without_end_and_takes_no_answer_fills_nothing(autojump_clock: MockClock) -> None:
     async def deaf(message: dict[str, Any]) -> Any:
         if message.get("method") == "tools/call":
-            for number in range(200):
-                await peer.send(question(number, "ping"))
+            await peer.send(b"".join(json.dumps(question(number, "ping")).encode() + b"\n" for number in range(200)))
             return TEXT
         return old()(message)
 
     async with lines(lambda message: deaf(message), limits=Limits(session_requests=4)) as (client, peer):
         await client.call_tool("a")
-        assert trio.lowlevel.current_statistics().tasks_living < 40
+        await client.request("ping")
+        # As many as may wait, for each piece that was read.
+        assert 0 < len([message for message in peer.got if "result" in message]) < 100
 
 
 # -- levels, progress, listening
@@ -686,12 +688,12 @@ async def test_one_who_leaves_does_not_take_the_resource_from_one_who_comes(auto
     subscribed: set[str] = set()
 
     async def subscribe(message: dict[str, Any]) -> Any:
-        await trio.sleep(2)
+        await trio.sleep(1)
         subscribed.add(message["params"]["uri"])
         return {}
 
     async def unsubscribe(message: dict[str, Any]) -> Any:
-        await trio.sleep(0.5)
+        await trio.sleep(2)
         subscribed.discard(message["params"]["uri"])
         return {}
 
