@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import UnsupportedVersion
@@ -14,7 +14,7 @@ from ..errors import UnsupportedVersion
 __all__ = ["ERAS", "LATEST", "LEGACY", "MODERN", "Era", "check_version", "era_of", "names_version"]
 
 
-class Era(Enum):
+class Era(StrEnum):
     """How a revision carries its metadata."""
 
     MODERN = "modern"

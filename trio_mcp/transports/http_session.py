@@ -137,6 +137,8 @@ class HttpSession(HttpChannel):
 
     async def respond(self, message: bytes) -> None:
         """Send a message that is not answered."""
+        if self._closed:
+            raise ConnectionClosed(f"the client of {self._url} was closed")
         response = await self._send("a message", self._full_url, message, self._headers())
         try:
             if response.status_code >= 400:
