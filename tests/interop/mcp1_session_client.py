@@ -175,6 +175,7 @@ async def main(marks: Path, target: list[str]) -> dict[str, Any]:
         failed = await client.call_tool("fail")
         out["fail"] = [failed.isError, failed.content[0].text]
         out["unknown tool"] = await rejected(client.call_tool("ech"))
+        out["visit"] = await rejected(client.call_tool("visit"))
         out["unknown resource"] = await rejected(client.read_resource(AnyUrl("none://at/all")))
         out["progress"] = await count(client)
         await client.set_logging_level("warning")

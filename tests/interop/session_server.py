@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp import Context, HttpServer, Limits, Server, ToolError
+from trio_mcp import Context, HttpServer, Limits, Server, ToolError, UrlElicitationRequired
 from trio_mcp.serve import run_http
 
 # A client that polls comes back at once, so that nobody waits here.
@@ -43,6 +43,12 @@ async def numbers() -> list[int]:
 async def fail() -> str:
     """Fail."""
     raise ToolError("it is broken")
+
+
+@server.tool
+async def visit() -> str:
+    """Need a page to be visited first."""
+    raise UrlElicitationRequired([{"url": "https://example.com/", "message": "Sign in", "elicitationId": "1"}])
 
 
 @server.tool

@@ -30,7 +30,7 @@ def expected(revision: str, over: str) -> dict[str, Any]:
         "revision": revision,
         "server": "sessions",
         "tools": [
-            *("echo", "numbers", "fail", "count", "go_on", "grumble", "name", "think", "places"),
+            *("echo", "numbers", "fail", "visit", "count", "go_on", "grumble", "name", "think", "places"),
             *("touch", "grow", "slow", "job", "polled"),
         ],
         "resource": "all quiet",
@@ -38,6 +38,8 @@ def expected(revision: str, over: str) -> dict[str, Any]:
         "data": {"result": [1, 2, 3]} if forms else None,
         "fail": [True, "it is broken"],
         "unknown tool": -32602,
+        # A failed result where the revision has no such error.
+        "visit": -32042 if newest else "answered",
         "unknown resource": -32002,
         "progress": [[1, 3], [2, 3], [3, 3]],
         "log": ["warning", "error"],

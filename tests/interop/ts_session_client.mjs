@@ -90,6 +90,7 @@ out.data = (await call('numbers')).structuredContent ?? null;
 const failed = await call('fail');
 out.fail = [failed.isError, failed.content[0].text];
 out['unknown tool'] = await rejected(call('ech'));
+out.visit = await rejected(call('visit'));
 out['unknown resource'] = await rejected(client.readResource({ uri: 'none://at/all' }));
 const steps = [];
 await call('count', {}, {

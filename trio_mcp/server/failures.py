@@ -17,6 +17,7 @@ from ..errors import (
     ParseError,
     ProtocolError,
     UnsupportedVersion,
+    UrlElicitationRequired,
 )
 from ..limits import Limits
 from ..protocol.jsontext import check_written, dumps, loads_own, readable, readable_text
@@ -49,7 +50,8 @@ def make_sendable(error: ProtocolError, codec: AnyCodec, limits: Limits) -> list
     if type(error.code) is not int or abs(error.code) > _CODE_MOST:
         lost.append(f"its code is no integer: {error.code!r}")
         error.code = InternalError.code
-    elif error.code in _RESERVED and error.code not in _DEFINED:
+    elif error.code in _RESERVED and error.code not in _DEFINED and not isinstance(error, UrlElicitationRequired):
+        # That one comes here only where the revision has it.
         lost.append(f"its code {error.code} is one that the specification reserves")
         error.code = InternalError.code
     if error.data is not None:
