@@ -147,6 +147,8 @@ class View(TaskStore):
         self.owner = ""
         self.dead = False
         self.moods: dict[str, Mood] = {}
+        # Also those whose last call is still under way.
+        self._kept: list[Mood] = []
 
     def open(self, owner: str) -> AbstractAsyncContextManager[None]:
         return self._open(owner)
@@ -165,13 +167,15 @@ class View(TaskStore):
 
     def mend(self) -> None:
         """All is well again."""
-        for mood in self.moods.values():
+        for mood in [*self.moods.values(), *self._kept]:
             mood.over.set()
         self.moods.clear()
+        self._kept.clear()
 
     async def _do(self, name: str, fn: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
         mood = self.moods.get(name)
         if mood is not None:
+            self._kept.append(mood)
             mood.times -= 1
             if mood.times <= 0:
                 del self.moods[name]
