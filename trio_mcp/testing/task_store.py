@@ -332,57 +332,38 @@ class TaskStoreContract(ABC):
             assert exact(signal.payload) == exact(payload)
             assert await take(store, owner) == []
 
-    async def test_a_signal_is_given_again_until_it_is_acknowledged(self) -> None:
-        """Also to the owner that comes after one that has ended."""
-        store, first, heir = self.make_store(), name(), name()
-        task = make_task(first)
-        sent = [Signal(task.id, "answer", {"number": number}) for number in range(3)]
-        async with store.open(first):
-            await store.create(task)
-            for signal in sent:
-                await store.send(signal)
-            assert await store.receive(first) == sent
-            given = await store.receive(first)
-            assert given == sent
-            await store.acknowledge(given[1:2])
-            await store.acknowledge(given[1:2])
-            assert await store.receive(first) == [sent[0], sent[2]]
-        async with store.open(heir):
-            await store.adopt(heir)
-            assert await take(store, heir) == [sent[0], sent[2]]
-            assert await store.receive(heir) == []
-
-    async def test_the_same_signal_is_kept_once(self) -> None:
-        """A client may cancel as often as it likes while the work cleans up."""
+    async def test_a_signal_is_kept_once_and_given_again_until_it_is_acknowledged(self) -> None:
         store = self.make_store()
         async with store.open(owner := name()):
             await store.create(task := make_task(owner))
             sent = [Signal(task.id, "cancel"), Signal(task.id, "answer", {"x": 1}), Signal(task.id, "answer", {"x": 2})]
             for signal in sent * 3:
                 await store.send(signal)
-            assert await store.receive(owner) == sent
+            given = await store.receive(owner)
+            assert given == sent
+            await store.acknowledge(given[1:2])
+            assert await store.receive(owner) == [sent[0], sent[2]]
 
     async def test_signals_come_in_order(self) -> None:
         store = self.make_store()
         async with store.open(owner := name()):
             tasks = [make_task(owner) for _ in range(3)]
-            for task in tasks:
-                await store.create(task)
+            await at_once(*(partial(store.create, task) for task in tasks))
             sent = [Signal(tasks[number % 3].id, "answer", {"number": number}) for number in range(12)]
-            for signal in sent[:9]:
-                await store.send(signal)
-            assert await take(store, owner) == sent[:9]
-            for signal in sent[9:]:
-                await store.send(signal)
-            assert await take(store, owner) == sent[9:]
+            for part in (sent[:9], sent[9:]):
+                for signal in part:
+                    await store.send(signal)
+                assert await take(store, owner) == part
 
     async def test_signals_wait_for_the_owner_that_the_task_gets(self) -> None:
         store, dead, heir = self.make_store(), name(), name()
         task = make_task(dead)
         async with store.open(dead):
             await store.create(task)
-        async with store.open(heir):
             sent = [Signal(task.id, "answer", {"x": 1}), Signal(task.id, "cancel")]
+            await store.send(sent[0])
+            assert await store.receive(dead) == sent[:1]
+        async with store.open(heir):
             for signal in sent:
                 await store.send(signal)
             assert await take(store, heir) == []
@@ -456,7 +437,6 @@ class TaskStoreContract(ABC):
             sends = [partial(store.send, Signal(task.id, "answer", {"number": number})) for number in range(MANY)]
             await at_once(*sends, *[take_some] * 50)
             await at_once(*[take_some] * 50)
-            assert await store.receive(owner) == []
         assert sorted(set(received)) == list(range(MANY))
 
     @pytest.mark.parametrize("method", METHODS)
