@@ -152,10 +152,15 @@ class ResourceNotFound(InvalidParams):
     Args:
         uri: Which; without it the one that was asked for.
         message: Something better to say than "Resource not found".
+
+    Attributes:
+        uri: As given.
+        given: The message, as given.
     """
 
     def __init__(self, uri: str | None = None, message: str | None = None) -> None:
         self.uri: str | None = uri
+        self.given: str | None = message
         text = message or ("Resource not found" if uri is None else f"Resource not found: {uri}")
         super().__init__(text, None if uri is None else {"uri": uri})
 

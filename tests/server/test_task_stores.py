@@ -509,3 +509,56 @@ async def test_what_is_run_again_has_what_is_left_of_its_time(autojump_clock: An
             while not (await client.task("t").refresh()).final:
                 await trio.sleep(1)
     assert 100 < trio.current_time() - began < 205
+
+
+# -- what is left for a task, and a process that ends before it has acted on it
+
+
+async def test_a_task_that_was_cancelled_while_no_process_ran_it_is_not_begun_again(autojump_clock: Any) -> None:
+    store = Moody()
+    ran: list[int] = []
+    server = Server("s", tasks=store)
+
+    @server.tool(task_support="required", restartable=True)
+    async def again(seconds: float) -> None:
+        ran.append(1)
+
+    async with store.open("dead"):
+        await store.create(left("old"))
+        await store.send(Signal("old", "cancel"))
+    async with open_client(server) as client:
+        await until(client, client.task("old"), "cancelled")
+    assert ran == []
+
+
+@pytest.mark.parametrize("kind", ["answer", "cancel"])
+async def test_what_was_acknowledged_is_there_after_a_crash_at_any_moment(kind: Any, autojump_clock: Any) -> None:
+    """Of the process that has taken it, and has not stored yet what came of it."""
+    store = Moody()
+    server = make(store)
+
+    @server.tool(task_support="required", restartable=True, task_inline_ms=0)
+    async def stubborn(ctx: Context) -> str:
+        try:
+            return f"{(await ctx.elicit('Well?', {'x': int})).value['x']}"
+        finally:
+            with trio.move_on_after(20, shield=True):
+                await trio.sleep_forever()
+
+    async with open_client(server, on_elicit=lambda params: {"x": 1}) as client:
+        task = await client.start_tool("stubborn")
+        await until(client, task, "input_required")
+        row = await store.get(task.id or "")
+        assert row is not None
+        # As another process leaves it, and this one finds it; what it would store is lost with it.
+        payload = {"elicit-1": accept(x=7)} if kind == "answer" else {}
+        await store.send(Signal(row.id, kind, payload))
+        store.failing["save"] = TaskStoreError("killed")
+        await trio.sleep(5)
+        assert "receive" in store.calls
+        assert [signal.kind for signal in await store.receive(row.owner)] == [kind]
+        store.failing.clear()
+        await until(client, task, "completed" if kind == "answer" else "cancelled")
+        # Once it is stored nothing is left.
+        await trio.sleep(5)
+        assert await store.receive(row.owner) == []

@@ -233,11 +233,13 @@ class Signal:
         task_id: The task.
         kind: `cancel`, or `answer` with the answers by key.
         payload: The answers.
+        number: What the store knows it by; two signals are the same without it.
     """
 
     task_id: str
     kind: Literal["cancel", "answer"]
     payload: dict[str, Any] = field(default_factory=dict)
+    number: int = field(default=0, compare=False)
 
 
 def readable_for(poll_interval: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ class MemoryTaskStore(TaskStore):
         self._tasks: dict[str, Task] = {}
         self._counts: dict[str, TaskCount] = {}
         self._signals: list[Signal] = []
+        self._sent = 0
         self._owners: set[str] = set()
 
     def open(self, owner: str) -> AbstractAsyncContextManager[None]:
@@ -100,14 +101,18 @@ class MemoryTaskStore(TaskStore):
 
     async def send(self, signal: Signal) -> None:
         await self._turn()
-        if signal.task_id in self._tasks:
-            self._signals.append(signal)
+        if signal.task_id in self._tasks and signal not in self._signals:
+            self._sent += 1
+            self._signals.append(replace(signal, number=self._sent))
 
     async def receive(self, owner: str) -> list[Signal]:
         await self._turn()
-        mine = [signal for signal in self._signals if self._tasks[signal.task_id].owner == owner]
-        self._signals = [signal for signal in self._signals if self._tasks[signal.task_id].owner != owner]
-        return mine
+        return [signal for signal in self._signals if self._tasks[signal.task_id].owner == owner]
+
+    async def acknowledge(self, signals: Sequence[Signal]) -> None:
+        await self._turn()
+        known = {signal.number for signal in signals}
+        self._signals = [signal for signal in self._signals if signal.number not in known]
 
     async def wait_change(self) -> None:
         await self._turn()

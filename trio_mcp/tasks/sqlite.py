@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -348,27 +348,27 @@ class SQLiteTaskStore(TaskStore):
         return False
 
     async def send(self, signal: Signal) -> None:
-        values = (signal.kind, self._dumps(signal.payload), signal.task_id)
-        sql = "INSERT INTO signals (task, kind, payload) SELECT id, ?, ? FROM tasks WHERE id = ?"
+        values = (signal.task_id, signal.kind, self._dumps(signal.payload))
+        same = "SELECT 1 FROM signals WHERE (task, kind, payload) = (?1, ?2, ?3)"
+        sql = f"INSERT INTO signals (task, kind, payload) SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND NOT EXISTS ({same})"
         await self._write(lambda db: _changed(db, sql, values))
 
     async def receive(self, owner: str) -> list[Signal]:
-        sql = (
-            "SELECT number, task, kind, payload FROM signals JOIN tasks ON tasks.id = signals.task "
-            "WHERE tasks.owner = ? ORDER BY number"
-        )
+        sql = "SELECT number, task, kind, payload FROM signals JOIN tasks ON id = task WHERE owner = ? ORDER BY number"
+        rows = await self._read(lambda db: _rows(db, sql, (owner,)))
+        signals = [self._signal(*row) for row in rows]
+        if bad := [number for (number, *_), signal in zip(rows, signals, strict=True) if signal is None]:
+            await self._forget(bad)
+        return [signal for signal in signals if signal is not None]
 
-        def take(db: sqlite3.Connection) -> list[Signal]:
-            rows = _rows(db, sql, (owner,))
-            for number, *_ in rows:
-                _changed(db, "DELETE FROM signals WHERE number = ?", (number,))
-            return [signal for _, *row in rows if (signal := self._signal(*row)) is not None]
+    async def acknowledge(self, signals: Sequence[Signal]) -> None:
+        await self._forget([signal.number for signal in signals])
 
-        if not await self._read(lambda db: _rows(db, f"{sql} LIMIT 1", (owner,))):
-            return []
-        return await self._write(take)
+    async def _forget(self, numbers: list[int]) -> None:
+        sql = "DELETE FROM signals WHERE number = ?"
+        await self._write(lambda db: [_changed(db, sql, (number,)) for number in numbers])
 
-    def _signal(self, task_id: str, kind: Any, payload: bytes) -> Signal | None:
+    def _signal(self, number: int, task_id: str, kind: Any, payload: bytes) -> Signal | None:
         try:
             value = loads(payload, _STORED)
             if kind not in ("cancel", "answer") or not isinstance(value, dict):
@@ -377,7 +377,7 @@ class SQLiteTaskStore(TaskStore):
             # Left by a newer version, or damaged: the others still count.
             logger.error("a signal for task %s is ignored: %s", task_id, exc)
             return None
-        return Signal(task_id, kind, value)
+        return Signal(task_id, kind, value, number)
 
     async def wait_change(self) -> None:
         seen = self._seen

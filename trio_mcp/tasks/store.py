@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -104,12 +105,17 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def send(self, signal: Signal) -> None:
-        """Leave something for the process that runs a task. Kept until that takes it, also while there is no such process;
-        nothing happens when there is no such task."""
+        """Leave something for the process that runs a task. Kept until `acknowledge`, also while there is no such process;
+        nothing happens when there is no such task, or when the same is there already."""
 
     @abstractmethod
     async def receive(self, owner: str) -> list[Signal]:
-        """Take everything that was left for tasks of an owner, in order. Each is given to one caller once."""
+        """Everything that was left for tasks of an owner, in order. It stays, and is given again, until it is acknowledged:
+        whoever ends before it has acted on it has lost nothing."""
+
+    @abstractmethod
+    async def acknowledge(self, signals: Sequence[Signal]) -> None:
+        """Forget these, as `receive` gave them; nothing happens for those that are gone."""
 
     @abstractmethod
     async def wait_change(self) -> None:

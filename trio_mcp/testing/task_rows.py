@@ -29,6 +29,7 @@ __all__ = [
     "make_task",
     "name",
     "pass_time",
+    "take",
 ]
 
 MANY: Final = 300
@@ -90,6 +91,7 @@ METHODS: Final[dict[str, Callable[[TaskStore, Task], Awaitable[object]]]] = {
     "adopt": lambda store, task: store.adopt(task.owner),
     "send": lambda store, task: store.send(Signal(task.id, "cancel")),
     "receive": lambda store, task: store.receive(task.owner),
+    "acknowledge": lambda store, task: store.acknowledge([Signal(task.id, "cancel", number=1 << 40)]),
     "wait_change": lambda store, task: store.wait_change(),
 }
 """One call of each method that is only called while the store is open."""
@@ -147,9 +149,9 @@ async def assert_usable(store: TaskStore, owner: str) -> None:
         task = replace(task, message="half")
         assert await store.save(task) is True
         assert_same(await store.get(task.id), task)
-        await store.receive(owner)
+        await take(store, owner)
         await store.send(Signal(task.id, "cancel"))
-        assert await store.receive(owner) == [Signal(task.id, "cancel")]
+        assert await take(store, owner) == [Signal(task.id, "cancel")]
         assert await store.adopt(owner) == []
         assert await store.save(replace(task, status="completed", result={}))
         assert await store.count(task.principal) == (0, 1)
@@ -165,3 +167,10 @@ async def pass_time(moment: int) -> None:
         await trio.lowlevel.checkpoint()
     if moment > 3:
         await trio.sleep(0.0002 * 2 ** (moment - 4))
+
+
+async def take(store: TaskStore, owner: str) -> list[Signal]:
+    """What was left for the tasks of an owner; it is acknowledged."""
+    signals = await store.receive(owner)
+    await store.acknowledge(signals)
+    return signals

@@ -79,14 +79,23 @@ class RunningServer:
         tool = self.registry.tools.get(call.params["name"]) if call.method == "tools/call" else None
         return self.encode_bare(dialect.result(call.method, result, wrapped=tool is not None and tool.wraps))
 
-    def page(self, key: str, make: Callable[[], dict[str, Any]], call: Call) -> bytes:
-        """A result that depends on the registry alone: encoded once for each state of it, and for each revision."""
+    def page(self, key: str, make: Callable[[], dict[str, Any]], call: Call, *, keep: bool = True) -> bytes:
+        """A result that depends on the registry alone: encoded once for each state of it, and for each revision.
+
+        Args:
+            key: What it is kept by.
+            make: Makes it.
+            call: The request.
+            keep: Whether it may be asked for again.
+        """
         pages = self.registry.pages
         if call.dialect is not None:
             key = f"{key} {call.dialect.revision}"
         page = pages.get(key)
         if page is None:
-            page = pages[key] = self.encode_for(call, {**make(), **self.server.hints})
+            page = self.encode_for(call, {**make(), **self.server.hints})
+            if keep:
+                pages[key] = page
         return page
 
     def discovery(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...errors import RegistrationError
-from ...limits import Limits
+from ...limits import TASK_TTL_MOST, Limits
 from ...protocol.jsontext import check_written, dumps, find_unwritable, shorten
 from ...protocol.revisions import Era
 from ...tasks.store import TaskStore
@@ -259,10 +259,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and type(value) is not bool
 
 
-def check_timeout(handler: Handler, timeout: float | None) -> float | None:
-    """A timeout that is one."""
+def check_timeout(handler: Handler, timeout: float | None, task_support: str = "forbidden") -> float | None:
+    """A timeout that is one, and that a task can have."""
     if timeout is not None and not (_is_number(timeout) and timeout > 0):
         raise handler.error(f"timeout must be a positive number of seconds, got {timeout!r}")
+    if timeout is not None and timeout > TASK_TTL_MOST and task_support != "forbidden":
+        raise handler.error(
+            f"timeout of a tool that can be a task is {TASK_TTL_MOST:,.0f} seconds at most, got {timeout!r}"
+        )
     return timeout
 
 

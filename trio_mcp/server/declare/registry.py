@@ -19,6 +19,9 @@ from .signature import Handler
 
 __all__ = ["Prompt", "Registry", "Resource", "Tool", "did_you_mean"]
 
+_COMPARED: Final = 256
+"""Characters of the longest name for which one like it is looked for."""
+
 logger: logging.Logger = logging.getLogger("trio_mcp.server")
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
@@ -214,7 +217,8 @@ def parse_uri(kind: str, uri: str, limits: Limits) -> UriTemplate | None:
 def did_you_mean(what: str, name: str, names: Iterable[str], limits: Limits) -> str:
     """`Unknown tool: ad; did you mean 'add'? There is: add, sub`."""
     known = list(names)
-    close = difflib.get_close_matches(name, known, 1)
+    # The comparison takes as long as the text that a client sends, and one of that length is no mistake in spelling.
+    close = difflib.get_close_matches(name, known, 1) if len(name) <= _COMPARED else []
     hint = f"; did you mean {close[0]!r}?" if close else "."
     shown = ", ".join(known[: limits.shown_names]) + (", …" if len(known) > limits.shown_names else "")
     return f"Unknown {what}: {name[:128]}{hint} There is: {shown or 'nothing'}"

@@ -205,7 +205,7 @@ class Server(Offers, Generic[LifespanT]):
                 handler,
                 wire,
                 output,
-                check_timeout(handler, options.get("timeout")),
+                check_timeout(handler, options.get("timeout"), options.get("task_support", "forbidden")),
                 options.get("task_support", "forbidden"),
                 options.get("task_inline_ms"),
                 options.get("restartable", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...convert.codec import Mismatch, Problem
@@ -33,7 +34,12 @@ async def complete(running: RunningServer, call: Call) -> dict[str, Any]:
     result = await handler.call(
         {name: item for name, item in given.items() if name in taken}, Context(running, call), running.threads
     )
-    completion = result if isinstance(result, Completion) else Completion(list(result))
+    values = result.values if isinstance(result, Completion) else result
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        # The letters of a text are no suggestions.
+        found_type = type(values).__name__
+        raise Mismatch(Problem(f"completion of {key!r}.{name}: expected a list of text, got {found_type}"))
+    completion = result if isinstance(result, Completion) else Completion(list(values))
     if not all(isinstance(text, str) for text in completion.values) or find_unwritable(list(completion.values)):
         raise Mismatch(Problem(f"completion of {key!r}.{name}: expected a list of text"))
     return {"completion": completion.to_wire()}

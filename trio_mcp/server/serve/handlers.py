@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, TypeVar
 
@@ -10,9 +9,10 @@ import trio
 
 from ...convert.codec import Mismatch, Pace, render
 from ...convert.pieces import is_large
-from ...errors import InvalidParams, MethodNotFound, ResourceNotFound
+from ...errors import InvalidParams, MethodNotFound, ProtocolError, ResourceNotFound
+from ...limits import Limits
 from ...protocol.cursors import page_after
-from ...protocol.jsontext import shorten
+from ...protocol.jsontext import loads, shorten
 from ...protocol.meta import declared_settings
 from ...protocol.revisions import ERAS
 from ...protocol.tasks import TASKS, Mode, mode_of
@@ -60,7 +60,9 @@ async def list_items(serving: Serving, call: Call) -> bytes:
             page["nextCursor"] = following
         return page
 
-    return serving.page(f"{call.method} {start}", make, call)
+    # A client can make a cursor of each item; what it makes is not kept.
+    keep = start % serving.server.page_size == 0
+    return serving.page(f"{call.method} {start}", make, call, keep=keep)
 
 
 def _definition(call: Call, item: Tool | Resource | Prompt) -> dict[str, Any]:
@@ -173,13 +175,13 @@ async def read_resource(serving: Serving, call: Call) -> Result:
     resource, raw = find_resource(serving, uri)
     if resource is None:
         raise ResourceNotFound(uri)
-    values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}")
+    values = _text_arguments(resource.handler, raw, f"Invalid params for {uri}", serving.limits)
     call.limit(resource.timeout)
     context: Context[Any] = Context(serving, call)
     try:
         value = await resource.handler.call(values, context, serving.threads)
     except ResourceNotFound as exc:
-        raise exc if exc.uri is not None else ResourceNotFound(uri) from exc
+        raise exc if exc.uri is not None else ResourceNotFound(uri, exc.given) from exc
     if isinstance(value, _OTHER):
         value = await _waited(resource.handler, values, context, serving.threads, value)
         if isinstance(value, _OTHER):
@@ -216,7 +218,7 @@ async def get_prompt(serving: Serving, call: Call) -> Result:
     if prompt is None:
         raise InvalidParams(did_you_mean("prompt", name, serving.registry.prompts, serving.limits))
     values = _text_arguments(
-        prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}"
+        prompt.handler, call.params.get("arguments") or {}, f"Invalid arguments for prompt {name!r}", serving.limits
     )
     call.limit(prompt.timeout)
     context: Context[Any] = Context(serving, call)
@@ -228,7 +230,7 @@ async def get_prompt(serving: Serving, call: Call) -> Result:
     return prompt_result(prompt, value, serving.any)
 
 
-def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[str, Any]:
+def _text_arguments(handler: Handler, raw: dict[str, Any], what: str, limits: Limits) -> dict[str, Any]:
     """Arguments that travel as text (prompts, templates): a parameter that is no text takes the JSON value of it.
 
     Raises:
@@ -240,13 +242,14 @@ def _text_arguments(handler: Handler, raw: dict[str, Any], what: str) -> dict[st
         kinds = known.get(name, frozenset({"str"}))
         if isinstance(text, str) and kinds and "str" not in kinds:
             try:
-                values[name] = json.loads(text)
-            except (ValueError, RecursionError):
+                # As in a message: no NaN and no infinity, which JSON has not.
+                values[name] = loads(text.encode(), limits)
+            except (ProtocolError, ValueError):
                 pass
     try:
         return handler.load(values)
     except Mismatch as exc:
-        raise InvalidParams(f"{what}:\n{render(exc)}") from None
+        raise InvalidParams(f"{what}:\n{render(exc, limits)}") from None
 
 
 HANDLERS: Final[dict[str, Callable[[Serving, Call], Awaitable[Result | bytes]]]] = {

@@ -47,23 +47,28 @@ class Adoption:
         self._lock = trio.Lock()
         # What was taken over, until it runs or its end is stored.
         self._rows: dict[str, Task] = {}
-        # Signals for these that could not be put back yet.
-        self._kept: list[Signal] = []
+        # Those of them that run once it is known what was left for them.
+        self._ready: dict[str, ServerTask] = {}
 
     async def adopt(self) -> bool:
-        """Take over what processes have left that have ended; whether there was anything. Raises what the store raises."""
+        """Take over what processes have left that have ended, and what was left for them; whether there was anything. Raises
+        what the store raises."""
         tasks = self._tasks
-        # What was left for these tasks is taken once they run: before, nobody would be there for it.
         async with self._lock:
             self._rows |= {row.id: row for row in await tasks.store.adopt(tasks.owner)}
-            if not self._rows:
-                return False
+            found = bool(self._rows)
             # At once: a store may write many with one flush.
             async with trio.open_nursery() as nursery:
                 for row in [*self._rows.values()]:
-                    nursery.start_soon(self._take_over, row)
+                    if row.id not in self._ready:
+                        nursery.start_soon(self._take_over, row)
+            # Before they run: one that was cancelled meanwhile is not begun again.
             await self._receive()
-            return True
+            for task_id, task in self._ready.items():
+                del self._rows[task_id]
+                await tasks.collector.start(task.run)
+            self._ready.clear()
+            return found
 
     async def hear(self) -> None:
         """Take what was left for tasks of this process. Raises what the store raises."""
@@ -71,47 +76,59 @@ class Adoption:
             await self._receive()
 
     async def _receive(self) -> None:
-        tasks = self._tasks
-        await self._put_back()
-        for signal in await tasks.store.receive(tasks.owner):
-            if signal.task_id in self._rows:
-                self._kept.append(signal)
-            else:
-                self._tell(signal)
-        await self._put_back()
+        """Act on what was left. What was acted on is forgotten once a crash could not undo it."""
+        store = self._tasks.store
+        done: list[Signal] = []
+        for signal in await store.receive(self._tasks.owner):
+            try:
+                if await self._tell(signal):
+                    done.append(signal)
+            except Exception as exc:
+                # It comes again.
+                log_failure(exc)
+        if done:
+            await store.acknowledge(done)
 
-    async def _put_back(self) -> None:
-        """Leave what is for tasks that do not run yet, for the time at which they do, here or elsewhere."""
-        while self._kept:
-            await self._tasks.store.send(self._kept[0])
-            del self._kept[0]
-
-    def _tell(self, signal: Signal) -> None:
+    async def _tell(self, signal: Signal) -> bool:
+        """Tell a task. Whether nothing of it would be lost with this process."""
         task = self._tasks.running.get(signal.task_id)
         if task is None:
-            return
+            if signal.task_id in self._rows:
+                return False
+            # One whose process ends is nobody's task for a moment, and is begun again.
+            row = await self._tasks.store.get(signal.task_id)
+            return row is None or row.final
         try:
             if signal.kind == "cancel":
                 task.cancel()
-            elif signal.kind == "answer":
+            else:
                 task.answer(signal.payload)
         except Exception:
             logger.exception("a signal for task %s cannot be understood", signal.task_id)
+            return True
+        if task.row.restartable and signal.kind == "answer":
+            await task.save()
+        # A cancellation counts until its task has ended.
+        return not task.row.restartable or signal.kind == "answer"
 
     async def _take_over(self, row: Task) -> None:
         tasks = self._tasks
         try:
-            await self._begin_again(row)
+            task = await self._begin_again(row)
         except Exception as exc:
             # It stays in the list, for nobody else would look after it.
             log_failure(exc)
             return
-        self._rows.pop(row.id, None)
+        if task is None:
+            self._rows.pop(row.id, None)
+        else:
+            # From here on it can be told what comes.
+            tasks.running[task.id] = self._ready[task.id] = task
         # The store tells of what others have written, and this was not.
         tasks.publish(row.id)
 
-    async def _begin_again(self, row: Task) -> None:
-        """Run a task again whose process has ended; where that cannot be, it has failed."""
+    async def _begin_again(self, row: Task) -> ServerTask | None:
+        """A task to run again whose process has ended; where that cannot be, it has failed."""
         tasks = self._tasks
         try:
             task = self._prepare(row)
@@ -123,10 +140,9 @@ class Adoption:
             ended = replace(row, status="failed", message=INTERRUPTED, error=error.to_wire(), requests={})
             now = tasks.clock()
             await tasks.store.save(replace(ended, updated=now, ttl=row.lasting(now)))
-            return
+            return None
         await task.save()
-        tasks.running[task.id] = task
-        await tasks.collector.start(task.run)
+        return task
 
     def _prepare(self, row: Task) -> ServerTask | None:
         """The task that runs it again. What is in a row, and what a tool makes of it, may raise anything."""

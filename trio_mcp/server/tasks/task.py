@@ -120,7 +120,8 @@ class ServerTask:
         try:
             with self.scope:
                 self.scope.deadline = trio.current_time() + self._timeout
-                self.outcome = await self._work()
+                if not self.cancelled:
+                    self.outcome = await self._work()
             self.over = True
             if self.outcome is None and not self.cancelled and not self.abandoned:
                 self.outcome = self._tasks.timed_out(self._call, self._timeout)
