@@ -91,12 +91,24 @@ Message = Request | Notification | Response | ErrorResponse
 
 
 class BadMessage(Exception):
-    """A message that is not one. Carries the answer: `error`, and the `id` to send it with, if it could be read."""
+    """A message that is not one. Carries the answer: `error`, and the `id` to send it with, if it could be read.
 
-    def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:
+    Attributes:
+        error: What is wrong.
+        id: Of the message.
+        response: Whether it was meant as a response: its id is one of whoever reads it, and no error is sent under that.
+    """
+
+    def __init__(self, error: ProtocolError, id: RequestId | None = None, *, response: bool = False) -> None:
         super().__init__(error.message)
         self.error: ProtocolError = error
         self.id: RequestId | None = id
+        self.response: bool = response
+
+    @property
+    def reply_id(self) -> RequestId | None:
+        """The id under which the error is sent."""
+        return None if self.response else self.id
 
 
 def is_request_id(value: object, limits: Limits = DEFAULT) -> bool:
@@ -176,14 +188,19 @@ def _response(value: dict[str, Any], id: RequestId | None) -> Message:
     if "result" in value and "error" not in value:
         result = value["result"]
         if id is None or type(result) is not dict:
-            raise BadMessage(InvalidRequest("Invalid response: a result must be an object and must have an id"), id)
+            raise _bad_response("Invalid response: a result must be an object and must have an id", id)
         return Response(id, result)
     error = value.get("error")
     if "result" in value or type(error) is not dict:
-        raise BadMessage(InvalidRequest("Invalid request: expected a method, or a result or an error object"), id)
+        text = "Invalid request: expected a method, or a result or an error object"
+        raise BadMessage(InvalidRequest(text), id, response="result" in value or "error" in value)
     if type(error.get("code")) is not int or type(error.get("message")) is not str:
-        raise BadMessage(InvalidRequest("Invalid response: an error must have an integer code and a message"), id)
+        raise _bad_response("Invalid response: an error must have an integer code and a message", id)
     return ErrorResponse(id, error)
+
+
+def _bad_response(text: str, id: RequestId | None) -> BadMessage:
+    return BadMessage(InvalidRequest(text), id, response=True)
 
 
 def encode_request(id: RequestId, method: str, params: dict[str, Any], limits: Limits = DEFAULT) -> bytes:

@@ -231,9 +231,6 @@ class Call:
         """Held while the call waits for its client: its place is given back, and its time does not run.
 
         Several tasks of a call may be away at once. It has a place again as soon as one of them is back.
-
-        Raises:
-            ServerBusy: there is no place to come back to.
         """
         if self._lent is None:
             self._lent = _Lent(self.place, self.scope.deadline - trio.current_time())

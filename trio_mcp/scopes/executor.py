@@ -39,7 +39,17 @@ class Executor:
         retry_after: Seconds that a refused caller is told to wait.
     """
 
-    __slots__ = ("_bytes", "_queue", "_retry_after", "_running", "_waiting", "_waiting_bytes", "places", "then")
+    __slots__ = (
+        "_bytes",
+        "_queue",
+        "_retry_after",
+        "_returning",
+        "_running",
+        "_waiting",
+        "_waiting_bytes",
+        "places",
+        "then",
+    )
 
     def __init__(
         self,
@@ -59,6 +69,8 @@ class Executor:
         self._bytes = 0
         # A dict is a queue from which anyone can leave without a search.
         self._queue: dict[Ticket, None] = {}
+        # Those that have had a place and were away: they go first, and nobody refuses them.
+        self._returning: dict[Ticket, None] = {}
 
     @staticmethod
     def of_server(limits: Limits) -> Executor:
@@ -85,21 +97,26 @@ class Executor:
         """Whether at most one call is under way."""
         return self._running <= 1
 
-    def ticket(self, size: int = 0) -> Ticket:
+    def ticket(self, size: int = 0, *, returning: bool = False) -> Ticket:
         """Draw a ticket: for a place that is free, or for one that comes free later, in order.
 
         Whoever draws one must wait for the place, in a task that cannot end before, and then release it.
 
         Args:
             size: Bytes that are held while it waits.
+            returning: Whether it has had a place before: then it was admitted, and goes first.
 
         Raises:
             ServerBusy: the queue is full, or that of the executor behind.
         """
         if self._running < self.places:
-            behind = self.then.ticket() if self.then is not None else None
+            behind = self.then.ticket(returning=returning) if self.then is not None else None
             self._running += 1
             return Ticket(self, size, granted=True, behind=behind)
+        if returning:
+            ticket = Ticket(self, 0, granted=False, returning=True)
+            self._returning[ticket] = None
+            return ticket
         if len(self._queue) >= self._waiting or self._bytes + size > self._waiting_bytes:
             raise ServerBusy(
                 f"Server busy: {self._running} requests are running and {len(self._queue)} are waiting; "
@@ -112,13 +129,13 @@ class Executor:
         return ticket
 
     def _withdraw(self, ticket: Ticket) -> None:
-        del self._queue[ticket]
+        del (self._returning if ticket.returning else self._queue)[ticket]
         self._bytes -= ticket.size
 
     def _release(self) -> None:
         """Give a place back; the next in the queue gets it at once."""
-        if self._queue:
-            ticket = next(iter(self._queue))
+        if self._queue or self._returning:
+            ticket = next(iter(self._returning or self._queue))
             self._withdraw(ticket)
             ticket.grant()
         else:
@@ -130,24 +147,34 @@ class Ticket:
 
     Attributes:
         size: Bytes that are held while it waits.
+        returning: Whether whoever drew it has had a place before.
     """
 
-    __slots__ = ("_behind", "_executor", "_granted", "_refusal", "_task", "size")
+    __slots__ = ("_behind", "_executor", "_granted", "_refusal", "_task", "returning", "size")
 
-    def __init__(self, executor: Executor, size: int, *, granted: bool, behind: Ticket | None = None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        size: int,
+        *,
+        granted: bool,
+        behind: Ticket | None = None,
+        returning: bool = False,
+    ) -> None:
         self._executor = executor
         self._granted = granted
         self._behind = behind
         self._refusal: ServerBusy | None = None
         self._task: trio.lowlevel.Task | None = None
         self.size: int = size
+        self.returning: bool = returning
 
     def grant(self) -> None:
         """The place is there: draw the ticket for the one behind it, and wake whoever waits."""
         self._granted = True
         if self._executor.then is not None:
             try:
-                self._behind = self._executor.then.ticket()
+                self._behind = self._executor.then.ticket(returning=self.returning)
             except ServerBusy as exc:
                 self._refusal = exc
         if self._task is not None:
@@ -188,12 +215,8 @@ class Ticket:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def again(self) -> Ticket:
-        """A new ticket for whoever has given this place back for a while.
-
-        Raises:
-            ServerBusy: as for `Executor.ticket`.
-        """
-        return self._executor.ticket()
+        """A new ticket for whoever has given this place back for a while. It was admitted once, so nobody refuses it."""
+        return self._executor.ticket(returning=True)
 
     def release(self) -> None:
         """Give the place back; the next in the queue gets it at once."""

@@ -25,6 +25,7 @@ from ..protocol.envelope import (
     RequestId,
     encode_error,
     encode_notification,
+    encode_result,
     is_request_id,
     parse_value,
 )
@@ -120,7 +121,10 @@ class Connection:
         try:
             message = parse_value(value, self._engine.limits)
         except BadMessage as exc:
-            self._refuse(exc.id, exc.error)
+            if batch is not None:
+                batch.answer(encode_error(exc.reply_id, exc.error))
+            else:
+                self._refuse(exc.reply_id, exc.error)
             return
         self.take(message, size, batch)
 
@@ -168,6 +172,10 @@ class Connection:
                 if batch is not None:
                     raise InvalidRequest("Invalid request: initialize must not be part of a batch")
                 self._reply(self._sessions.begin(request))
+                return
+            elif session is None and request.method == "ping":
+                # A client may ask whether anybody is there before all else (basic/lifecycle, section Initialization).
+                self._reply(encode_result(request.id, b"{}"))
                 return
             elif session is None:
                 # Malformed in the modern revision, which says what is missing.

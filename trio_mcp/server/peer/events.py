@@ -342,6 +342,12 @@ class EventStream:
             else:
                 await self._wake.park()
 
+    async def wait_change(self) -> None:
+        """Wait until another connection takes the stream, or the one that did is gone."""
+        if self._wake is None:
+            self._wake = trio.lowlevel.ParkingLot()
+        await self._wake.park()
+
     def _tell_cut(self, taker: Taker) -> None:
         """Some of what should come next is gone: the client waited too long, or too much was said."""
         lost = self.lost

@@ -124,7 +124,7 @@ class Session:
         self.initialized: bool = False
         self.log_level: str | None = None
         self.tasks: dict[str, None] = {}
-        self.asking: set[tuple[str, str]] = set()
+        self.asking: dict[tuple[str, str], trio.CancelScope] = {}
         # An empty set is three times as large.
         self.subscriptions: dict[str, None] = {}
         self.last_used: float = trio.current_time()
@@ -182,7 +182,9 @@ class Session:
         """The client has opened one more stream: there is a bound, and the oldest one ends."""
         self._held[taker] = None
         if len(self._held) > self._limits.session_streams:
-            next(iter(self._held)).end()
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            oldest.end()
 
     def release(self, taker: Taker) -> None:
         """It has ended."""
@@ -423,9 +425,9 @@ class Session:
         Args:
             interval: Seconds between two pings, and for which an answer is waited for.
         """
-        while True:
+        while not self.closed:
             await trio.sleep(interval)
-            if self.events.standalone.taker is not None:
+            if not self.closed and self.events.standalone.taker is not None:
                 try:
                     await self.ping(timeout=interval)
                 except (RequestTimeout, ConnectionClosed):

@@ -55,7 +55,7 @@ async def cancel(serving: Serving, call: Call) -> bytes:
     tasks, task_id = serving.tasks, call.params["taskId"]
     row = await tasks.find(task_id, call.principal)
     if not row.final:
-        await cancel_task(tasks, call)
+        await cancel_task(tasks, call, told=True)
         with trio.move_on_after(serving.limits.task_settle):
             row = await _until(serving, call, task_id)
     if row.final and row.status != "cancelled":
@@ -124,6 +124,7 @@ class _Asker:
         self._call = call
         self._task_id = task_id
         self._asked: dict[str, int] = {}
+        self._mine: set[str] = set()
 
     async def wait(self) -> Task:
         """The task, once it has ended."""
@@ -131,7 +132,8 @@ class _Asker:
         async with _Watch(self._serving, self._task_id) as watch, trio.open_nursery() as nursery:
             while not (row := await tasks.find(self._task_id, self._call.principal)).final:
                 for key, request in row.requests.items():
-                    if (self._task_id, key) not in session.asking and self._may(key):
+                    if key not in self._mine and self._may(key):
+                        self._mine.add(key)
                         nursery.start_soon(self._ask, session, key, request)
                 await watch.change()
             nursery.cancel_scope.cancel()
@@ -145,7 +147,17 @@ class _Asker:
 
     async def _ask(self, session: Session, key: str, request: dict[str, Any]) -> None:
         mark = (self._task_id, key)
-        session.asking.add(mark)
+        # Whoever asked before may have lost its client on the way; the newest one asks.
+        before = session.asking.get(mark)
+        if before is not None:
+            before.cancel()
+        scope = session.asking[mark] = trio.CancelScope()
+        with scope:
+            await self._asked_in(session, key, request)
+        if session.asking.get(mark) is scope:
+            del session.asking[mark]
+
+    async def _asked_in(self, session: Session, key: str, request: dict[str, Any]) -> None:
         limits = self._serving.limits
         try:
             params = session.dialect.question(request["method"], request["params"], f"{self._task_id}-{key}")
@@ -157,8 +169,6 @@ class _Asker:
         except MCPError:
             # It stays open: whoever asks for the result again is asked again, until the task expires.
             return
-        finally:
-            session.asking.discard(mark)
 
 
 SESSION_TASKS: Final = {"tasks/get": get, "tasks/list": list_tasks, "tasks/cancel": cancel, "tasks/result": result}

@@ -63,6 +63,7 @@ class ServerTask:
         "_started",
         "_tasks",
         "_timeout",
+        "_told",
         "_work",
         "abandoned",
         "begun",
@@ -103,6 +104,8 @@ class ServerTask:
         self.cancelled: bool = False
         self.abandoned: bool = False
         self.stored: bool = False
+        # Whether a client was told that it is cancelled: then it stays so, whatever the work still comes to.
+        self._told: bool = False
         self.outcome: Outcome | None = None
 
     @property
@@ -151,18 +154,25 @@ class ServerTask:
         if self.begun:
             self._tasks.discard(self.id)
 
-    def cancel(self) -> None:
-        """End the work, because the client asked for it. Loses against an outcome that is there already."""
+    def cancel(self, *, told: bool = False) -> None:
+        """End the work, because the client asked for it. Loses against an outcome that is there already.
+
+        Args:
+            told: Whether the client is told at once (2025-11-25): then it stays cancelled, whatever comes of the work.
+        """
         if not self.over:
             self.cancelled = True
             self.scope.cancel()
+            if told:
+                self._told = True
+                self._change(message="Cancelled by the client")
 
     # -- the end
 
     def _last(self) -> Task:
         outcome, now = self.outcome, self._tasks.clock()
         row = replace(self.row, updated=now, ttl=self.row.lasting(now), requests={})
-        if outcome is None:
+        if outcome is None or (self.cancelled and self._told):
             return replace(row, status="cancelled", message="Cancelled by the client")
         return replace(row, **ended(outcome, self._tasks.limits))
 
@@ -203,7 +213,7 @@ class ServerTask:
             TaskStoreError: it fails.
         """
         async with self._lock:
-            row = self._end or self.current()
+            row = self._end or self._now()
             await self._tasks.store.save(row)
             if row.final:
                 self.stored = True
@@ -271,7 +281,11 @@ class ServerTask:
             self._tasks.touch(self)
 
     def current(self) -> Task:
-        """Its state now."""
+        """Its state now, as a client sees it."""
+        row = self._now()
+        return replace(row, status="cancelled", requests={}) if self._told and not row.final else row
+
+    def _now(self) -> Task:
         if self._lapsed and not self.over:
             self._standing()
         return self.row

@@ -405,7 +405,7 @@ async def update_task_of(tasks: Tasks, task_id: str, principal: str, responses: 
     return {}
 
 
-async def cancel_task(tasks: Tasks, call: Call) -> dict[str, Any]:
+async def cancel_task(tasks: Tasks, call: Call, *, told: bool = False) -> dict[str, Any]:
     """`tasks/cancel`: acknowledged before the work has ended; a task that has ended stays as it is."""
     row = await tasks.find(call.params["taskId"], call.principal)
     if not row.final and (row.id not in tasks.running or row.restartable):
@@ -414,7 +414,7 @@ async def cancel_task(tasks: Tasks, call: Call) -> dict[str, Any]:
     # Looked up now: it may have been taken over while the signal was left.
     task = tasks.running.get(row.id)
     if task is not None:
-        task.cancel()
+        task.cancel(told=told)
     return {}
 
 

@@ -315,7 +315,7 @@ class HttpEndpoint:
                 return
             message = parse_value(value, self.limits)
         except BadMessage as exc:
-            exchange.respond(exc.error.http_status, encode_error(exc.id, exc.error))
+            exchange.respond(exc.error.http_status, encode_error(exc.reply_id, exc.error))
             return
         except ProtocolError as exc:
             exchange.respond(exc.http_status, encode_error(None, exc))

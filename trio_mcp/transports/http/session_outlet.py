@@ -160,7 +160,12 @@ class SessionOutlet:
     def close_stream(self) -> None:
         """Let the client come back for the rest."""
         exchange = self._exchange
-        if exchange is None or not self.may_stream or not self._session.dialect.primed:
+        if not self.may_stream or not self._session.dialect.primed:
+            return
+        if exchange is None:
+            if self._stream is not None and self._stream.taker is not None:
+                # The one that has taken it up again.
+                self._stream.taker.end()
             return
         self._open()
         self.detach()

@@ -6,6 +6,7 @@ import logging
 from typing import Any, Final
 
 from ...errors import InvalidRequest, ProtocolError, ServerBusy
+from ...limits import Limits
 from ...protocol.envelope import (
     BadMessage,
     ErrorResponse,
@@ -19,7 +20,7 @@ from ...protocol.envelope import (
 from ...protocol.http import Accepts
 from ...protocol.jsontext import shorten
 from ...protocol.revisions import LEGACY, names_version
-from ...protocol.sse import encode_prime
+from ...protocol.sse import encode_event, encode_prime
 from ...scopes.call import Call, Outlet
 from ...server.peer.session import Session
 from ...server.serve.engine import Engine
@@ -84,7 +85,7 @@ class HttpSessions:
     async def post(self, exchange: HttpExchange, accepts: Accepts, message: Message) -> None:
         """Serve one message of a session, or `initialize`."""
         if isinstance(message, Request) and message.method == "initialize":
-            await self._initialize(exchange, message)
+            await self._initialize(exchange, accepts, message)
             return
         session = self._find(exchange)
         if session is None:
@@ -94,7 +95,7 @@ class HttpSessions:
             prepared = self._prepare(session, message, outlet)
             if isinstance(prepared, bytes):
                 session.touch()
-                exchange.respond(200, prepared)
+                answer_at_once(exchange, accepts, prepared)
                 return
             self._start(session, prepared, outlet)
             await self._wait(exchange, outlet)
@@ -102,7 +103,7 @@ class HttpSessions:
         self._take(session, message)
         exchange.respond(202, EMPTY)
 
-    async def _initialize(self, exchange: HttpExchange, request: Request) -> None:
+    async def _initialize(self, exchange: HttpExchange, accepts: Accepts, request: Request) -> None:
         engine = self._engine
         try:
             dialect, hello, answer = engine.welcome(request)
@@ -117,7 +118,8 @@ class HttpSessions:
             # Nobody will ever know its id.
             session.close("the client went away")
             return
-        exchange.respond(200, answer, extra=((SESSION_ID, session.id.encode()),))
+        exchange.fields = (*exchange.fields, (SESSION_ID, session.id.encode()))
+        answer_at_once(exchange, accepts, answer)
 
     def _take(self, session: Session, message: Notification | Response | ErrorResponse) -> None:
         if isinstance(message, Notification):
@@ -180,12 +182,9 @@ class HttpSessions:
             if not session.dialect.batches:
                 raise InvalidRequest(f"revision {session.protocol_version} has no batches: send one message")
             check_batch(values, self._engine.limits)
-            messages = [parse_value(value, self._engine.limits) for value in values]
+            messages = [_parsed(value, self._engine.limits) for value in values]
             if any(isinstance(one, Request) and one.method == "initialize" for one in messages):
                 raise InvalidRequest("initialize must not be part of a batch")
-        except BadMessage as exc:
-            exchange.respond(400, encode_error(exc.id, exc.error))
-            return
         except InvalidRequest as exc:
             self._refuse(exchange, 400, exc.message.removeprefix("Invalid request: "))
             return
@@ -193,6 +192,11 @@ class HttpSessions:
         batch = Batch(outlet, outlet.answer)
         requests = 0
         for message in messages:
+            if isinstance(message, BadMessage):
+                # Each member is answered for itself (JSON-RPC 2.0, section 6).
+                requests += 1
+                batch.answer(encode_error(message.reply_id, message.error))
+                continue
             if not isinstance(message, Request):
                 self._take(session, message)
                 continue
@@ -242,11 +246,11 @@ class HttpSessions:
         session.enter()
         try:
             # It may be gone already, or the end may have begun.
-            if not exchange.gone and not taker.over.is_set():
+            while not exchange.gone and not taker.over.is_set():
                 await stream.pump(taker)
-            # Another one may have taken the stream over; this connection is the client's to close.
-            if not exchange.gone:
-                await taker.over.wait()
+                # Another one may have taken the stream over; when that ends, this one goes on.
+                while stream.taker is not None and not exchange.gone and not taker.over.is_set():
+                    await stream.wait_change()
         finally:
             session.leave()
             session.release(taker)
@@ -268,3 +272,20 @@ class HttpSessions:
                 return False
             return message.method == "initialize" or SESSION_ID in exchange.headers
         return SESSION_ID in exchange.headers
+
+
+def _parsed(value: Any, limits: Limits) -> Message | BadMessage:
+    try:
+        return parse_value(value, limits)
+    except BadMessage as exc:
+        return exc
+
+
+def answer_at_once(exchange: HttpExchange, accepts: Accepts, message: bytes) -> None:
+    """Answer in the form that the client takes: one document, or a stream of one event."""
+    if accepts.json:
+        exchange.respond(200, message)
+        return
+    exchange.start_stream()
+    exchange.send_chunk(encode_event(message), last=True)
+    exchange.end_stream()

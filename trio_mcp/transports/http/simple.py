@@ -90,7 +90,7 @@ class Simple:
             if any(isinstance(one, Request) and one.method == "initialize" for one in messages):
                 raise InvalidRequest("Invalid request: initialize must not be part of a batch")
         except BadMessage as exc:
-            exchange.respond(400, encode_error(exc.id, exc.error))
+            exchange.respond(400, encode_error(exc.reply_id, exc.error))
             return
         except InvalidRequest as exc:
             exchange.respond(400, encode_error(None, exc))

@@ -144,7 +144,7 @@ class SsePair:
             value = loads(exchange.body, limits)
             message = None if type(value) is list and connection.batches else parse_value(value, limits)
         except BadMessage as exc:
-            exchange.respond(400, encode_error(exc.id, exc.error))
+            exchange.respond(400, encode_error(exc.reply_id, exc.error))
             return
         except ProtocolError as exc:
             exchange.respond(400, encode_error(None, exc))
