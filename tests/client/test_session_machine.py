@@ -96,6 +96,8 @@ def check(name: str, step: Step, outcome: Any, troubled: bool, losses: int = 0) 
         return  # the caller left; it may always be that it had to wait for others
     if troubled and isinstance(outcome, ConnectionClosed):
         return  # a stream that a restart has cut
+    if losses and step.fate == "cut" and isinstance(outcome, ConnectionClosed):
+        return  # its session was lost before it could be taken up again
     if isinstance(outcome, HttpError) and outcome.status == 404:
         # It lost two sessions, one after the other, and was not run.
         assert losses >= 2
