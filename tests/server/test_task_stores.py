@@ -562,3 +562,27 @@ async def test_what_was_acknowledged_is_there_after_a_crash_at_any_moment(kind: 
         # Once it is stored nothing is left.
         await trio.sleep(5)
         assert await store.receive(row.owner) == []
+
+
+async def test_what_is_kept_while_the_row_is_made_is_in_it(autojump_clock: Any) -> None:
+    """A value of `once` of a call that was about to become a task."""
+    store = Moody()
+    store.slow["create"] = 1.0
+    server = Server("s", tasks=store)
+
+    @server.tool(task_support="required", restartable=True, task_inline_ms=100)
+    async def charge(ctx: Context) -> None:
+        await trio.sleep(0.5)
+
+        async def number() -> int:
+            return 7
+
+        await ctx.once("number", number)
+        await trio.sleep(100)
+
+    async with open_client(server) as client:
+        task = await client.start_tool("charge")
+        await trio.sleep(5)
+        row = await store.get(task.id or "")
+        assert row is not None
+        assert row.recorded["once"] == {"number": 7}

@@ -600,6 +600,9 @@ class TaskMachine(RuleBasedStateMachine):
     def _check_cancelled(self) -> None:
         for job in self.by_handle.values():
             status = (job.told or {}).get("status")
+            if INTERRUPTED in (job.told or {}).get("statusMessage", ""):
+                # Its process had ended, and it could not be run again: that may have been before the cancellation.
+                continue
             if job.cancelled_early and job.restartable and not job.finished and status != "cancelled" and not job.lost:
                 self.wrong.append(f"{job.number}: its cancellation was acknowledged, and it is {status}")
 

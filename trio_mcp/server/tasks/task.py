@@ -145,6 +145,11 @@ class ServerTask:
         self.escalated = True
         self._call.task = self
         self._tasks.running[self.id] = self
+        recorded = self.recorded()
+        if recorded != self.row.recorded:
+            # Kept while the row was being made.
+            self.row = replace(self.row, recorded=recorded)
+            self._tasks.touch(self)
         self._started.started()
 
     def abandon(self) -> None:
