@@ -11,11 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.errors import ServerBusy
 from trio_mcp.protocol.meta import RequestMeta
 from trio_mcp.scopes.call import Call, LastingCall, Settlement
 from trio_mcp.scopes.call import run_call as run_answering
-from trio_mcp.scopes.executor import Executor, ExecutorStatistics
+from trio_mcp.scopes.executor import Executor, ExecutorStatistics, Ticket
 
 
 class Sent:
@@ -304,23 +303,36 @@ async def test_a_call_comes_back_in_turn_and_its_time_stands_meanwhile(autojump_
     assert call.scope.deadline == pytest.approx(trio.current_time() + 10)
 
 
-async def test_a_call_that_finds_no_place_any_more_is_busy() -> None:
-    executor = Executor(1, 0)
+async def test_a_call_that_comes_back_goes_first_and_is_never_busy(autojump_clock: MockClock) -> None:
+    executor = Executor(1, 1)
     call = running()
     call.place = executor.ticket()
-    with pytest.raises(ServerBusy):
-        async with call.away():
-            other = executor.ticket()
-    assert call.place is None
-    other.release()
-    # Also where something else went wrong before.
-    call.place = executor.ticket()
-    with pytest.raises(ServerBusy):
-        async with call.away():
-            executor.ticket()
-            raise ZeroDivisionError
-    assert call.place is None
-    assert executor.statistics() == ExecutorStatistics(1, 0)
+    order: list[str] = []
+
+    async def wait(ticket: Ticket) -> None:
+        await ticket.wait()
+        order.append("waiting")
+        ticket.release()
+
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(ZeroDivisionError):
+            async with call.away():
+                other = executor.ticket()
+                nursery.start_soon(wait, executor.ticket())
+                nursery.start_soon(leave_after, other, 5)
+                # Also where something else went wrong before.
+                raise ZeroDivisionError
+        order.append("back")
+        assert call.place is not None
+        assert executor.statistics() == ExecutorStatistics(1, 1)
+        call.place.release()
+    assert order == ["back", "waiting"]
+    assert executor.statistics() == ExecutorStatistics(0, 0)
+
+
+async def leave_after(ticket: Ticket, seconds: float) -> None:
+    await trio.sleep(seconds)
+    ticket.release()
 
 
 async def test_a_call_that_is_cancelled_while_it_is_away_takes_no_place() -> None:

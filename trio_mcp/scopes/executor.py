@@ -90,7 +90,7 @@ class Executor:
 
     def statistics(self) -> ExecutorStatistics:
         """Places taken and calls that wait."""
-        return ExecutorStatistics(self._running, len(self._queue))
+        return ExecutorStatistics(self._running, len(self._queue) + len(self._returning))
 
     @property
     def idle(self) -> bool:
