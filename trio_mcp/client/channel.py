@@ -134,6 +134,9 @@ class Hears(Protocol):
     def ended(self, error: ConnectionClosed) -> None:
         """Nothing more can come. Does not wait."""
 
+    def lost(self, error: ConnectionClosed) -> None:
+        """The server cannot be reached now, so what it tells is missed. Does not wait."""
+
 
 class SessionWire(Protocol):
     """What a session needs of its transport besides calls."""

@@ -211,6 +211,15 @@ class ClientSession(Channel):
             return await self._tasks.serve(method, params, listener)
         if self._tasks.asks(method, params, told):
             return await self._tasks.start(params, listener)
+        try:
+            return await self._logged(method, params, listener)
+        except MethodNotFound:
+            # So a tool is refused that runs as a task only, where nobody has asked for the list yet.
+            if not ("tasks" in self.result["capabilities"] and self._tasks.accepts(method, told)):
+                raise
+        return await self._tasks.start(params, Listener(listener.progress, listener.log, listener.log_level))
+
+    async def _logged(self, method: str, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
         if listener.log is None:
             return await self._call(method, params, listener)
         await self._set_level(listener.log_level)
@@ -342,6 +351,11 @@ class ClientSession(Channel):
         self._over = self._over or error
         for listener in self._listening:
             listener.settle(error=ConnectionClosed(str(error), exit_status=error.exit_status))
+
+    def lost(self, error: ConnectionClosed) -> None:
+        """The server cannot be reached: who listens has missed something, however soon it is there again."""
+        for listener in self._listening:
+            listener.settle(error=ConnectionClosed(str(error)))
 
     async def _listen(self, wanted: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
         """Hear of changes: the lists tell by themselves, resources are subscribed to one by one."""

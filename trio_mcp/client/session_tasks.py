@@ -48,9 +48,11 @@ class SessionTasks:
 
     def asks(self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         """Whether a call is to become a task: where the caller takes one, and the tool works in no other way."""
-        if method != "tools/call" or declared_settings(meta.get(CLIENT_CAPABILITIES) or {}, TASKS) is None:
-            return False
-        return self._support.get(str(params.get("name"))) == "required"
+        return self.accepts(method, meta) and self._support.get(str(params.get("name"))) == "required"
+
+    def accepts(self, method: str, meta: Mapping[str, Any]) -> bool:
+        """Whether a caller takes a task for its call."""
+        return method == "tools/call" and declared_settings(meta.get(CLIENT_CAPABILITIES) or {}, TASKS) is not None
 
     async def start(self, params: dict[str, Any], listener: Listener) -> dict[str, Any]:
         """Call a tool as a task: its first state, as the extension has it.

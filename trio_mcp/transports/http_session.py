@@ -235,6 +235,8 @@ class HttpSession(HttpChannel):
                         await response.aclose()
                 except (ConnectionClosed, InvalidResponse) as exc:
                     logger.info("the stream of %s for what belongs to no call broke off: %s", self._url, exc)
+                    if not status and isinstance(exc, ConnectionClosed) and self._hears is not None:
+                        self._hears.lost(exc)
             if renewed.is_set():
                 last, misses = None, 0  # a new session has new ids
                 continue

@@ -132,18 +132,24 @@ class _Asker:
         async with _Watch(self._serving, self._task_id) as watch, trio.open_nursery() as nursery:
             while not (row := await tasks.find(self._task_id, self._call.principal)).final:
                 for key, request in row.requests.items():
-                    if key not in self._mine and self._may(key):
+                    if key not in self._mine:
                         self._mine.add(key)
+                        self._count(key)
                         nursery.start_soon(self._ask, session, key, request)
                 await watch.change()
             nursery.cancel_scope.cancel()
         return row
 
-    def _may(self, key: str) -> bool:
-        # An answer that does not fit is asked for again under a new key.
+    def _count(self, key: str) -> None:
+        """An answer that does not fit is asked for again under a new key; but not for ever.
+
+        Raises:
+            InvalidRequest: the client does not understand the question.
+        """
         base = key.partition("~")[0]
         self._asked[base] = self._asked.get(base, 0) + 1
-        return self._asked[base] <= self._serving.limits.client_rounds
+        if self._asked[base] > self._serving.limits.question_tries:
+            raise InvalidRequest("the answers of the client do not fit what the task asks; tasks/result asks again")
 
     async def _ask(self, session: Session, key: str, request: dict[str, Any]) -> None:
         mark = (self._task_id, key)

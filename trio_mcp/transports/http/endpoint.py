@@ -337,7 +337,7 @@ class HttpEndpoint:
             return
         outlet = _HttpOutlet(exchange, HttpAccepted(True, False) if self._json_only else accepted)
         try:
-            if era_of(message.method, message.params) is Era.MODERN:
+            if era_of(message.method, message.params) is Era.MODERN and not self._engine.legacy_only:
                 check_mirror(exchange.headers, message)
             call = self._engine.prepare(message, outlet)
             if call.method == "tools/call":
