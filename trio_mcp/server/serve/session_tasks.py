@@ -19,6 +19,9 @@ from .serving import Serving
 
 __all__ = ["SESSION_TASKS"]
 
+_LOOK: Final = 1.0
+"""Seconds between two looks at a task whose time is over, until it is not found any more."""
+
 
 def _session(call: Call) -> Session:
     session = call.session
@@ -59,21 +62,12 @@ async def cancel(serving: Serving, call: Call) -> bytes:
             await cancel_task(tasks, call, told=True)
             with trio.move_on_after(serving.limits.task_settle):
                 # What is told of its end comes before the answer: some clients bear nothing that comes later.
-                while (running := tasks.peek(task_id)) is not None and not running.final:
+                while not (tasks.peek(task_id) or await tasks.find(task_id, call.principal)).final:
                     await watch.change()
-                row = await _until(serving, call, task_id)
         row = await tasks.find(task_id, call.principal)
     if row.final and row.status != "cancelled":
         raise InvalidParams(f"Cannot cancel task: already in terminal status {session_row(row)['status']!r}")
     return serving.encode_bare({**session_row(row), "status": "cancelled"})
-
-
-async def _until(serving: Serving, call: Call, task_id: str) -> Task:
-    """A task, once it has ended."""
-    async with _Watch(serving, task_id) as watch:
-        while not (row := await serving.tasks.find(task_id, call.principal)).final:
-            await watch.change()
-    return row
 
 
 async def result(serving: Serving, call: Call) -> bytes:
@@ -141,7 +135,9 @@ class _Asker:
                         self._mine.add(key)
                         self._count(key)
                         nursery.start_soon(self._ask, session, key, request)
-                await watch.change()
+                # Nobody tells that a task has expired; then it is not found any more.
+                with trio.move_on_after(max(row.expires - tasks.clock(), _LOOK)):
+                    await watch.change()
             nursery.cancel_scope.cancel()
         return row
 
